@@ -26,6 +26,22 @@ pub const DRESSES: [Change; 8] = [
     ("with srun's labels", |text| each_line(text, |_, line| format!("0: {line}"))),
 ];
 
+/// The same by programs that pass logs on, which no label shows: their form is learnt from the log.
+pub const CARRIERS: [Change; 5] = [
+    ("with journald's prefix", |text| {
+        each_line(text, |at, line| format!("Nov 23 {} gpu-7 train[4242]: {line}", clock(at)))
+    }),
+    ("with stern's names", |text| each_line(text, |_, line| format!("train-worker-0-x7k2p pytorch {line}"))),
+    ("with cat's numbers", |text| each_line(text, |at, line| format!("{:6}\t{line}", at + 1))),
+    ("with grep's places", |text| each_line(text, |at, line| format!("logs/train.log:{}:{line}", at + 1))),
+    ("with a logger's levels", |text| {
+        each_line(text, |at, line| {
+            let level = if at % 7 == 3 { "ERROR" } else { "INFO" };
+            format!("2026-11-23 {},123 - job - {level} - {line}", clock(at))
+        })
+    }),
+];
+
 fn each_line(text: &str, dress: impl Fn(usize, &str) -> String) -> String {
     text.lines().enumerate().map(|(at, line)| dress(at, line) + "\n").collect()
 }

@@ -19,6 +19,8 @@ pub struct RankEnd {
     pub child: bool,
     /// It reached a parent that waits for its children: it passes on what became of one of them.
     pub relays: bool,
+    /// Who tells of it.
+    pub told_by: EndTeller,
     /// The same stream printed more of what it had printed before: the process went on.
     pub went_on: bool,
     /// A program wrote it to its log as a warning or an error: most such processes go on.
@@ -88,6 +90,7 @@ impl RankEnd {
             how,
             child: false,
             relays: false,
+            told_by: EndTeller::Job,
             went_on: false,
             logged: false,
             caught: false,
@@ -98,6 +101,17 @@ impl RankEnd {
             source,
         }
     }
+}
+
+/// Who tells of an end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EndTeller {
+    /// The process itself, or what started the ranks.
+    Job,
+    /// What runs commands one after the other, as a shell or `make` does: it may go on with the next.
+    Runner,
+    /// A list of what runs on a cluster: others' as well.
+    List,
 }
 
 /// How a process ended.

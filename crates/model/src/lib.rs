@@ -68,7 +68,7 @@ pub use comparison::{
 };
 pub use culprit::{Culprit, CulpritClass, Slower, Suspects, Waiting};
 pub use diagnostics::{DiagLine, DiagTag};
-pub use end::{CollectiveCall, Ended, ProgramFrame, RankEnd, RankOutput};
+pub use end::{CollectiveCall, EndTeller, Ended, ProgramFrame, RankEnd, RankOutput};
 pub use environment::{Variable, VariableStanding};
 pub use finding::{
     Advice, Alternative, Code, Diagnosis, Evidence, Expected, ExpectedRow, ExpectedTable, Finding, Gain, Judged,
@@ -103,7 +103,7 @@ pub use rdma::{CheckResult, PerfRow, PerfTest, RdmaCheckItem, RdmaSample, RdmaVa
 pub use run::{Input, InputKind, Problem, Run};
 pub use skew::{BusyHost, BusyRank, HostMoved, Moved, Skew};
 pub use stack::{Socket, Stack, StoppedProcess, UnendedLauncher};
-pub use statement::{Speaker, Statement};
+pub use statement::{LogLevel, Speaker, Statement};
 pub use statistics::{median, upper_quartile};
 pub use table::{
     BenchDevice, BenchRow, BenchSettings, BenchTable, Check, HostMemory, IterationStats, Measure, OutOfBounds,

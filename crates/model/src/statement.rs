@@ -1,6 +1,7 @@
 //! What a line says and who says it: the evidence that signatures look at.
 
 use crate::place::SourceLine;
+use serde::Deserialize;
 
 named! {
     /// Who printed a line. It is recognised by its form (a prefix, a format), never by a word.
@@ -35,6 +36,18 @@ named! {
     as_str
 }
 
+/// How bad a program calls what it logs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LogLevel {
+    /// What is good to know.
+    Note,
+    /// A warning.
+    Warning,
+    /// A failure.
+    Error,
+}
+
 /// A line that no reader makes a fact of, kept because its speaker may show a cause.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Statement {
@@ -44,13 +57,22 @@ pub struct Statement {
     pub host: Option<String>,
     /// The line.
     pub source: SourceLine,
+    /// The level at which a program's logger wrote it.
+    pub level: Option<LogLevel>,
     /// Where its text begins in the line, behind launchers' labels and time stamps.
     pub begins: usize,
+    /// Where the message begins of a failure that a logger wrote, behind the level and the like.
+    pub message: Option<usize>,
 }
 
 impl Statement {
     /// What it says.
     pub fn text(&self) -> &str {
         self.source.text.get(self.begins..).unwrap_or_default().trim_start()
+    }
+
+    /// The message of a failure that a logger wrote.
+    pub fn message(&self) -> Option<&str> {
+        self.source.text.get(self.message?..)
     }
 }

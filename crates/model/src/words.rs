@@ -1,6 +1,6 @@
 //! `rules/words.toml` as a type: `ingest` chooses lines by it, `diagnose` distinguishes ends and machines.
 
-use crate::{Code, Component, Consequence};
+use crate::{Code, Component, Consequence, LogLevel};
 use serde::Deserialize;
 
 /// Words, in lists that the file explains.
@@ -15,6 +15,7 @@ pub struct Words {
     pub launchers: Vec<String>,
     pub ssh: Vec<String>,
     pub commands: Vec<String>,
+    pub levels: Vec<(String, LogLevel)>,
     pub starters: Vec<String>,
     pub wrappers: Vec<String>,
     pub gone: Vec<String>,

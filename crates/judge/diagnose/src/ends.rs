@@ -6,7 +6,7 @@
 use crate::refute::{Refuters, is_after};
 use crate::results;
 use crate::words::KNOWN;
-use busbw_model::{Ended, Place, RankEnd, Run, TorchEvent, TorchStatement};
+use busbw_model::{EndTeller, Ended, Place, RankEnd, Run, TorchEvent, TorchStatement};
 
 /// The ends of a run.
 #[derive(Debug, Default)]
@@ -16,6 +16,8 @@ pub struct Ends<'a> {
     /// Those that came after the run had ended well.
     pub after_success: Vec<&'a RankEnd>,
     pub interrupted: Option<&'a RankEnd>,
+    /// That of a run before the one that the input ends with.
+    pub earlier: Option<&'a RankEnd>,
     /// Those of processes that may be none of the run, which nothing follows: a question.
     pub beside: Vec<&'a RankEnd>,
     /// Lines that look like exceptions behind time-outs of their input: the process was being taken down.
@@ -36,6 +38,7 @@ impl<'a> Ends<'a> {
                 Ended::Success => success = Some(end),
                 _ if refuters.survived(end.source.place) => {
                     beside.extend((refuters.may_be_last(end) || refuters.may_be_others(end)).then_some(end));
+                    ends.earlier = ends.earlier.or(Some(end).filter(|end| is_of_earlier_run(end, refuters)));
                 }
                 Ended::Interrupted(_) => ends.interrupted = ends.interrupted.or(Some(end)),
                 Ended::Exception { traceback: false, .. } if ends.timed_out_before(end.source.place) => {
@@ -44,19 +47,24 @@ impl<'a> Ends<'a> {
                 Ended::Exception { traceback: false, kind, message, .. } if !is_of_torch(kind, message) => {
                     alone.push(end)
                 }
-                _ if refuters.may_be_beside(end) => beside.push(end),
+                _ if refuters.may_be_beside(end) || end.told_by == EndTeller::Runner && refuters.ended_well() => {
+                    beside.push(end)
+                }
                 _ if success.is_some_and(|success| success.source.place.input == end.source.place.input) => {
                     ends.after_success.push(end);
                 }
                 _ => ends.standing.push(end),
             }
         }
+        ends.take_workers(run, refuters, &mut alone);
+        beside.extend(alone.iter().copied().filter(|end| refuters.may_be_last(end)));
         alone.retain(|end: &&RankEnd| ends.failed_after(end.source.place) || is_all(run, end.source.place));
+        beside.retain(|end| !alone.iter().any(|alone| std::ptr::eq(*end, *alone)));
         let explains = |end: &&RankEnd| ends.failed_after(end.source.place);
         let (of_run, beside): (Vec<&RankEnd>, _) = beside.into_iter().partition(explains);
-        let is_open = |end: &&RankEnd| match end.command {
-            Some(_) => !refuters.ended_well_after(end.source.place),
-            None => !refuters.ended_well(),
+        let is_open = |end: &&RankEnd| match end.command.is_some() || end.told_by != EndTeller::Job {
+            true => !refuters.ended_well_after(end.source.place),
+            false => !refuters.ended_well(),
         };
         ends.beside = beside.into_iter().filter(is_open).collect();
         ends.standing.extend(alone.into_iter().chain(of_run));
@@ -65,6 +73,17 @@ impl<'a> Ends<'a> {
         }
         ends.standing.sort_by_key(|end| end.source.place);
         ends
+    }
+
+    /// Takes exceptions of workers where what Ray raised of them stands: the worker's own may be printed behind it, and Ray caught it.
+    fn take_workers(&mut self, run: &'a Run, refuters: &Refuters, alone: &mut Vec<&'a RankEnd>) {
+        let is_of_worker =
+            |end: &&RankEnd| matches!(&end.how, Ended::Exception { kind, .. } if is_one_of(kind, &KNOWN.gone));
+        if self.standing.iter().any(is_of_worker) {
+            let caught = run.ends.iter().filter(|end| end.caught && end.pid.is_some() && !end.went_on);
+            self.standing.extend(caught.filter(|end| refuters.survived(end.source.place)));
+            self.standing.extend(alone.extract_if(.., |end| end.pid.is_some()));
+        }
     }
 
     /// Whether a watchdog reported a time-out before a place of its input.
@@ -119,6 +138,12 @@ fn is_all(run: &Run, place: Place) -> bool {
     const MOST_BEFORE: u64 = 4;
     let input = run.inputs.get(place.input as usize);
     place.line <= MOST_BEFORE && input.is_some_and(|input| input.kinds.is_empty()) && run.communicators.is_empty()
+}
+
+/// Whether a process of a run ended so that failed before the one that the input ends with.
+fn is_of_earlier_run(end: &RankEnd, refuters: &Refuters) -> bool {
+    let of_run = !end.is_handled() && end.told_by == EndTeller::Job && !end.went_on;
+    of_run && weight_of(end, false) < Weight::Consequence && refuters.is_followed(end.source.place)
 }
 
 /// How likely an end is the cause of the others; the first explains those behind it.

@@ -30,10 +30,13 @@ pub fn of(run: &Run) -> Vec<Line<'_>> {
     // With the system's error behind it, a step may be all that NCCL says: `misc/socket.cc:505 -> 2 (Operation now in progress)`.
     let steps = run.nccl.error_steps.iter().filter(|step| step.source.text.trim_end().ends_with(')'));
     let steps = steps.map(|step| info(&step.source, step.who.as_ref().map(|who| &*who.host)));
-    let statements = run.statements.iter().map(|statement| Line {
-        speaker: statement.speaker,
-        text: behind_prefix(statement.text()),
-        ..info(&statement.source, statement.host.as_deref())
+    let statements = run.statements.iter().flat_map(|statement| {
+        let texts = std::iter::once(statement.text()).chain(statement.message());
+        texts.map(|text| Line {
+            speaker: statement.speaker,
+            text: behind_prefix(text),
+            ..info(&statement.source, statement.host.as_deref())
+        })
     });
     let exceptions = run.ends.iter().filter_map(|end| match &end.how {
         Ended::Exception { kind, message, traceback: true, .. } => Some(Line {
@@ -56,10 +59,12 @@ pub fn of(run: &Run) -> Vec<Line<'_>> {
     lines
 }
 
-/// Whether two are one line. One that a page has joined of several gives several at one place.
+/// Whether two are one line. One that a page has joined of several gives several at one place, and one of a logger's its message as well.
 fn is_repeated(later: &Line, earlier: &Line) -> bool {
     let same = later.source.place == earlier.source.place && later.speaker == earlier.speaker;
-    same && (later.source.text == earlier.source.text || later.text.contains(&earlier.text))
+    let of_logger =
+        later.speaker == Speaker::Program && earlier.text.ends_with(&later.text) && later.text != earlier.text;
+    same && (later.source.text == earlier.source.text && !of_logger || later.text.contains(&earlier.text))
 }
 
 fn info<'a>(source: &'a SourceLine, host: Option<&'a str>) -> Line<'a> {

@@ -1,9 +1,11 @@
 //! The order of findings, and what a run that ended well says of them.
 
 use crate::case::Case;
+use crate::data::Until;
 use crate::findings::is_consequence;
+use crate::rules::signatures::book::Role;
 use crate::rules::{Basis, ends};
-use busbw_model::{Code, Finding, Severity};
+use busbw_model::{Code, Finding, Severity, Speaker};
 
 /// Puts findings in the order in which to act on them, and lowers what a good end disproves.
 pub fn settle(case: &Case, mut found: Vec<(Basis, Finding)>) -> Vec<Finding> {
@@ -57,7 +59,7 @@ fn stands(case: &Case) -> bool {
 /// speak of errors that they survive. Settings that cost nothing that can be seen are notes, and so they are where ranks
 /// came up. Wrong results and measured slowness stand.
 fn lower(case: &Case, basis: Basis, finding: &mut Finding, stands: bool) {
-    if basis != Basis::Log || finding.code == Code::DataCorruption {
+    if basis != Basis::Log || finding.code == Code::DataCorruption || is_of_machine(case, finding) {
         return;
     }
     let place = finding.evidence.first().map(|evidence| evidence.source.place);
@@ -65,15 +67,34 @@ fn lower(case: &Case, basis: Basis, finding: &mut Finding, stands: bool) {
     // What costs speed would show in a table, wherever the line stands: outputs are joined in any order.
     let measured = || case.run.tables.iter().any(|table| table.finished && !table.rows.is_empty());
     let is_tail = || place.is_some_and(|place| case.refuters.is_behind_all(place));
+    // A stack shows where a process stands whatever was printed behind it.
+    let is_printed = |place| {
+        let mut lines = case.lines.iter().filter(|line| line.source.place == place);
+        lines.any(|line| line.speaker != Speaker::Program)
+    };
+    let went_on = |place| fails(finding.code) && is_printed(place) && case.refuters.progressed_after(place);
+    let went_on = || place.is_some_and(went_on);
     let nccl_warns = || case.run.nccl.warnings.iter().any(|warning| Some(warning.source.place) == place);
     finding.severity = match finding.severity {
         Severity::Error if !finished => Severity::Error,
         Severity::Error if !is_consequence(finding.code) && nccl_warns() => Severity::Warning,
-        Severity::Warning if !finished && !stands && !measured() => Severity::Warning,
+        Severity::Warning if !finished && !stands && !measured() && !went_on() => Severity::Warning,
         // Behind the last sign that the run went on, and of something that fails: nothing shows that it was survived.
         Severity::Warning if !finished && !measured() && fails(finding.code) && is_tail() => Severity::Warning,
         _ => Severity::Info,
     };
+}
+
+/// Whether an error rests on what a machine says of itself, which no run disproves.
+fn is_of_machine(case: &Case, finding: &Finding) -> bool {
+    let Some(place) = finding.evidence.first().map(|evidence| evidence.source.place) else { return false };
+    let says = |(index, role): (usize, Role)| {
+        let cause = case.book.cause(index);
+        matches!(role, Role::Printed(_)) && cause.until == Until::Never && cause.code == finding.code
+    };
+    let mut lines = case.lines.iter().filter(|line| line.source.place == place);
+    finding.severity == Severity::Error
+        && lines.any(|line| case.book.read(line.speaker, &line.text).into_iter().any(says))
 }
 
 /// Whether a code is of what fails, not of what costs speed.

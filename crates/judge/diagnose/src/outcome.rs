@@ -1,11 +1,13 @@
 //! Whether ranks came up, and whether the data that arrived was right: what a run shows without any yardstick.
 
 use crate::case::Case;
+use crate::lines::Line;
 use crate::rules::ends::who;
 use crate::rules::start::Start;
 use crate::words::KNOWN;
 use busbw_model::{
-    BenchTable, Check, Ended, Finding, Judged, Judgement, Severity, Speaker, Statement, Subject, counted,
+    BenchTable, Check, Ended, Finding, Judged, Judgement, LogLevel, Place, Severity, Speaker, Statement, Subject,
+    counted,
 };
 use std::collections::HashSet;
 
@@ -41,9 +43,6 @@ fn first_size(case: &Case) -> Option<Judged> {
 fn cut_short(case: &Case) -> Option<Judged> {
     let end = case.ends.interrupted?;
     let Ended::Interrupted(by) = &end.how else { return None };
-    if by == Ended::CTRL_C {
-        return None;
-    }
     (!case.refuters.finished()).then(|| {
         let question = format!(
             "The run was ended ({by}), and nothing shows that it was done. Did the run hang, or was it only stopped? If it hangs, look \
@@ -59,43 +58,57 @@ fn cut_short(case: &Case) -> Option<Judged> {
 fn last_word(case: &Case) -> Option<Judged> {
     let run = case.run;
     let is_of_launcher = |one: &Statement| one.speaker == Speaker::Launcher && is_report(one.text());
-    let is_report = |one: &&Statement| {
+    let fails = |one: &Statement| {
         is_of_launcher(one)
-            || SHELL.contains(&one.text().trim())
-            || one.speaker != Speaker::Kernel && is_logged_error(one.text())
+            || LAST_WORDS.iter().any(|words| one.text().starts_with(words))
+            || one.text().trim() == "Terminated"
+            || tells_status(one.text())
+            || one.level == Some(LogLevel::Error)
     };
-    let last = run.statements.iter().filter(|one| case.refuters.is_last(one.source.place));
-    let is_known = |report: &&Statement| {
-        let place = report.source.place;
-        run.ends.iter().any(|end| end.source.place == place)
-            || !case.book.read(report.speaker, report.text()).is_empty()
+    let is_end = |place: Place| run.ends.iter().any(|end| end.source.place == place) && !case.refuters.survived(place);
+    let is_last = |place: Place| case.refuters.is_last(place) && !is_end(place);
+    let knows = |line: &&Line| {
+        let is_harmless = || KNOWN.harmless.iter().any(|words| line.text.contains(words));
+        !case.book.read(line.speaker, &line.text).is_empty() || is_harmless()
     };
-    let last = last.filter(is_report).find(|report| !is_known(report))?;
-    let text = last.source.text.trim();
+    let at = |place: Place| case.lines.iter().filter(move |line| line.source.place == place);
+    let reports = |line: &&Line| {
+        let place = line.source.place;
+        let said = || run.statements.iter().filter(|one| one.source.place == place).any(fails);
+        is_last(place)
+            && match line.speaker {
+                Speaker::Kernel => false,
+                Speaker::NcclWarn => true,
+                _ => said(),
+            }
+    };
+    let last = case.lines.iter().filter(reports).find(|line| !at(line.source.place).any(|line| knows(&line)))?.source;
+    let text = last.text.trim();
     let question = format!("The last line may report a failure, and no rule knows it: `{text}`. Did the run end well?");
     let how = format!("ends with `{text}`");
     Some(judged(Subject::Course, "the end of the run".into(), how, Judgement::Undecided, Some(question)))
 }
 
-/// What a shell says of a command that a signal ended, at a prompt.
-const SHELL: [&str; 3] = ["Killed", "Terminated", "Aborted"];
+/// What srun says of a step that it ends, OpenSSH of a terminal that is gone.
+const LAST_WORDS: [&str; 2] = ["srun: Job step aborted", "client_loop: send disconnect: "];
 
-/// Whether a line has a logger's level for errors in front of its message: `2026-11-23 10:00:00,123 - ERROR - text`, `ERROR 11-23 10:00:00 [core.py:7]
-/// text`, `E1123 10:00:00.123456 42 file.cc:7] text`, `time=… level=fatal msg=text`.
-fn is_logged_error(text: &str) -> bool {
-    const LEVELS: [&str; 4] = ["ERROR", "CRITICAL", "FATAL", "SEVERE"];
-    const MOST_BEFORE: usize = 6;
-    let text = text.trim_start();
-    let words = text.split([' ', '\t', '|']).filter(|word| !word.is_empty()).take(MOST_BEFORE);
-    let behind = |word: &'_ str, level: &str| {
-        let rest = word.trim_matches(|c: char| !c.is_ascii_alphanumeric()).strip_prefix(level);
-        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(':'))
+/// Whether a line tells a status that shows a failure, as what runs programs does in many forms: `exited with code 137`, `returned non-zero exit status 1`,
+/// `exitcode: 1`.
+fn tells_status(text: &str) -> bool {
+    const KEYS: [&str; 8] = [
+        "xit code",
+        "xit status",
+        "xitcode",
+        "xited with",
+        "xited with code",
+        "xited with status",
+        "on-zero status of",
+        "xitCode\"",
+    ];
+    let fails = |behind: &str| {
+        behind.trim_start_matches([' ', ':', '=', '(', '"', '-']).starts_with(|c| ('1'..='9').contains(&c))
     };
-    let named = words.into_iter().any(|word| LEVELS.iter().any(|level| behind(word, level)));
-    let digits = |text: &str, most: usize| text.bytes().take(most).filter(u8::is_ascii_digit).count();
-    let of_glog = text.starts_with(['E', 'F']) && digits(&text[1..], 4) == 4 && text.as_bytes().get(5) == Some(&b' ');
-    let by_key = ["error", "fatal", "panic"].iter().any(|level| text.contains(&format!("level={level} ")));
-    named || of_glog || by_key
+    KEYS.iter().any(|key| text.match_indices(key).any(|(at, _)| fails(&text[at + key.len()..])))
 }
 
 /// Whether a launcher's line is no note of what it does: srun and Slurm's daemons say so, mpirun and its like print little else but what they do when

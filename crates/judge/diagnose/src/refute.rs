@@ -6,7 +6,9 @@
 use crate::data::Until;
 use crate::lines::Line;
 use crate::words::{KNOWN, TIMED_OUT};
-use busbw_model::{BenchTable, Communicator, Ended, Place, RankEnd, Run, SourceLine, Speaker, TorchEvent, Warning};
+use busbw_model::{
+    BenchTable, Communicator, EndTeller, Ended, Place, RankEnd, Run, SourceLine, Speaker, TorchEvent, Warning,
+};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// Lines that a message of an exception has below its first.
@@ -33,8 +35,9 @@ pub struct Refuters {
     survived: HashSet<Place>,
     /// Lines of launchers, torchrun left out: it starts nothing over ssh.
     launchers: Vec<Place>,
-    /// The number of lines of each input.
+    /// The number of lines of each input, and inputs whose last is no empty line and no prompt.
     lines: Vec<u64>,
+    ends_in_text: HashSet<u32>,
     /// Lines that show that the program went on.
     progress: Vec<Progress>,
     /// Ends of ranks that waited for others until their time was over.
@@ -119,6 +122,7 @@ impl Refuters {
             survived: HashSet::new(),
             launchers: launchers.map(|statement| statement.source.place).collect(),
             lines: run.inputs.iter().map(|input| input.lines).collect(),
+            ends_in_text: ends_in_text(run),
             progress: progress(run),
             waited: waited.map(|end| end.source.place).collect(),
             strangers: strangers(run),
@@ -133,15 +137,16 @@ impl Refuters {
                 || end.is_handled() && !fails_after(place)
                 || may_be_caught(end) && !fails_after(place) && refuters.progressed_after(place)
                 || refuters.ranks.is_none(end) && refuters.progressed_after(place)
-                || starts_none(end) && !fails_after(place) && refuters.progressed_after(place)
+                || may_go_on(end) && !fails_after(place) && refuters.progressed_after(place)
                 || refuters.is_followed(place)
         });
+        let survived = survived.filter(|end| end.told_by != EndTeller::List);
         refuters.survived = survived.map(|end| end.source.place).collect();
         refuters
     }
 
-    /// Whether something stands behind an end that only a process that goes on prints.
-    fn is_followed(&self, end: Place) -> bool {
+    /// Whether something stands behind an end that only a process that goes on prints, or a run behind it.
+    pub fn is_followed(&self, end: Place) -> bool {
         self.succeeded.iter().any(|(began, later)| is_after(*later, end) && !is_after(*began, end))
             || self.recovered_after(end)
             || self.came_up_after(&self.started, end, None)
@@ -164,7 +169,7 @@ impl Refuters {
     }
 
     /// Whether the program printed figures behind a place of its input.
-    fn progressed_after(&self, place: Place) -> bool {
+    pub fn progressed_after(&self, place: Place) -> bool {
         self.progress.iter().any(|later| is_after(later.place, place))
     }
 
@@ -190,15 +195,20 @@ impl Refuters {
         self.survived.contains(&end)
     }
 
-    /// Whether an exception that somebody may have caught is the last that its input has: nothing shows that the process went on.
+    /// Whether an exception that somebody may have caught or logged, or one alone directly behind figures of the program, is the last that its input has:
+    /// nothing shows that the process went on.
     pub fn may_be_last(&self, end: &RankEnd) -> bool {
-        let open = end.caught && !end.logged && !end.went_on && end.pid.is_none();
-        open && self.is_last(end.source.place)
+        let place = end.source.place;
+        let is_above = |earlier: &Progress| is_after(place, earlier.place) && place.line - earlier.place.line == 1;
+        let alone = || may_be_caught(end) && self.progress.iter().any(is_above);
+        let handled = || end.pid.is_none() && if end.logged { is_of_outermost(end) } else { end.caught };
+        !end.went_on && self.is_last(place) && (handled() || alone())
     }
 
-    /// Whether a place is the last of its input, but for an empty line.
+    /// Whether a place is the last of its input, but for an empty line or a shell's prompt.
     pub fn is_last(&self, place: Place) -> bool {
-        self.lines.get(place.input as usize).is_some_and(|lines| *lines <= place.line + 1)
+        let behind = u64::from(!self.ends_in_text.contains(&place.input));
+        self.lines.get(place.input as usize).is_some_and(|lines| *lines <= place.line + behind)
     }
 
     /// Whether other ranks may have printed what stands behind an exception that nobody caught: the output does not tell them apart.
@@ -212,7 +222,9 @@ impl Refuters {
     /// script of Python's whose number is not among theirs.
     pub fn may_be_beside(&self, end: &RankEnd) -> bool {
         let script = end.command.as_ref().is_some_and(|command| self.ranks.are_not(end.pid, command));
-        !self.up.is_empty() && end.ranks.is_empty() && (end.child || script || self.ranks.is_none(end))
+        !self.up.is_empty()
+            && end.ranks.is_empty()
+            && (end.child || script || end.told_by == EndTeller::List || self.ranks.is_none(end))
     }
 
     /// Whether a process that ended may be one of the run: a rank by its number, or by its name one that starts ranks, unless all ended well. Where the
@@ -265,11 +277,14 @@ impl Refuters {
     /// Whether the run went on after a line in spite of what it says.
     pub fn refute(&self, until: Until, line: &Line) -> bool {
         let place = line.source.place;
-        if is_torch_warning(line) && !self.up.is_empty() && until != Until::Never {
-            return true;
+        if until == Until::Never {
+            return false;
         }
         let heads = place.line.saturating_sub(LINES_OF_MESSAGE)..=place.line;
         let mut heads = heads.map(|line| Place { line, ..place });
+        if is_torch_warning(line) && !self.up.is_empty() {
+            return true;
+        }
         if line.speaker == Speaker::Python && heads.any(|head| self.survived.contains(&head)) {
             return true;
         }
@@ -279,14 +294,21 @@ impl Refuters {
             return true;
         }
         match until {
-            Until::Never => false,
-            Until::End => ended(),
+            Until::Never | Until::End => ended(),
             Until::Start => {
                 ended() || came_up() || self.is_of_another_start(line) || self.had_started(line) || self.had_met(line)
             }
             Until::Launch => ended() || came_up() || self.is_of_another_program(line),
         }
     }
+}
+
+/// Inputs whose last line somebody said.
+fn ends_in_text(run: &Run) -> HashSet<u32> {
+    let is_prompt = |text: &str| text.trim_end().ends_with(['$', '#', '>']);
+    let is_last = |place: Place| run.inputs.get(place.input as usize).is_some_and(|input| input.lines == place.line);
+    let said = run.statements.iter().filter(|one| is_last(one.source.place) && !is_prompt(&one.source.text));
+    said.map(|one| one.source.place.input).collect()
 }
 
 /// A line of a program that goes on.
@@ -304,9 +326,13 @@ fn progress(run: &Run) -> Vec<Progress> {
     let of_program = run.statements.iter().filter(|one| one.speaker == Speaker::Program);
     let said = of_program.filter_map(|one| {
         let words = || one.text().split([' ', '\t', '=', ':', ',', '|']).filter(|word| !word.is_empty());
-        let figures = words().filter(|word| word.parse::<f64>().is_ok_and(f64::is_finite)).count();
+        let number =
+            |word: &&str| word.trim_matches(['#', '(', ')', '[', ']']).parse::<f64>().is_ok_and(f64::is_finite);
+        let figures = words().filter(number).count();
         let all = words().count();
-        let enough = figures >= 2 && figures * 3 >= all;
+        // A process that ends prints its bar of tqdm once more; a full one shows that it got there.
+        let is_full_bar = one.text().contains("100%|");
+        let enough = figures >= 2 && figures * 3 >= all || is_full_bar;
         enough.then_some(Progress { place: one.source.place, is_row: figures == all })
     });
     rows.chain(said).collect()
@@ -353,6 +379,11 @@ fn is_finished(run: &Run) -> bool {
     let mut tables = run.tables.iter().filter(|table| !table.rows.is_empty()).peekable();
     run.ends.iter().any(|end| end.how == Ended::Success)
         || tables.peek().is_some() && tables.all(|table| table.finished)
+}
+
+/// Whether an exception reached the program's outermost function: who catches it there has nothing left to do.
+fn is_of_outermost(end: &RankEnd) -> bool {
+    end.frames.first().is_some_and(|frame| frame.function == "main" || frame.function.starts_with('<'))
 }
 
 /// Whether an end is a line alone of an exception, without the traceback of one that nobody caught: programs print it and try again. A communicator
@@ -435,9 +466,9 @@ impl Ranks {
     }
 }
 
-/// Whether a shell names the command of a process that ended, and it starts no ranks.
-fn starts_none(end: &RankEnd) -> bool {
-    end.command.as_ref().is_some_and(|command| !starts_ranks(command))
+/// Whether what reports an end may go on with other commands, or a shell names the command, and it starts no ranks.
+fn may_go_on(end: &RankEnd) -> bool {
+    end.told_by == EndTeller::Runner || end.command.as_ref().is_some_and(|command| !starts_ranks(command))
 }
 
 /// Whether a command, or a process's name in the kernel (15 bytes), is an interpreter's, a launcher's, or what these call their processes.

@@ -195,7 +195,7 @@ fn named(text: &str) -> Option<(&str, &str)> {
     }
     let rest = rest.strip_prefix(": ").or_else(|| rest.trim_start_matches(' ').strip_prefix("| "))?;
     let first = rest.trim_start().bytes().next()?;
-    let is_address = label.matches('.').count() == 3;
+    let is_address = label.matches('.').count() == 3 && label.bytes().all(|b| b.is_ascii_digit() || b == b'.');
     let is_name = label.len() > 1 && (is_address || label.bytes().any(|b| b.is_ascii_alphabetic()));
     let known = first == b'#'
         || rest.starts_with(' ') && first.is_ascii_digit()

@@ -17,6 +17,7 @@ mod json_objects;
 mod label;
 mod last_lines;
 mod launcher;
+mod logger;
 pub mod nccl_diag;
 mod nccl_log;
 pub mod nccl_system_dump;

@@ -6,9 +6,10 @@
 use crate::clean::without_escapes;
 use crate::cursor::{lossy, text};
 use crate::launcher::peel;
+use crate::logger;
 use aho_corasick::AhoCorasick;
 use memchr::{memchr, memrchr};
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::LazyLock;
 
 /// What lines of programs begin with, or behind NCCL's own prefix hold.
@@ -32,6 +33,8 @@ const FRAME: &str = "  File \"";
 /// Lines in which one stands.
 const FARTHEST_FRAME: usize = 64;
 const NCCL: &str = "] NCCL INFO ";
+/// What no program's own logger writes: the frames of a traceback, each in a line with a prefix, NCCL's lines, the head of a table.
+const OF_OTHERS: [&str; 4] = [TRACEBACK, NCCL, "# nThread ", "# Using devices"];
 
 static STARTS: LazyLock<Option<AhoCorasick>> = LazyLock::new(|| AhoCorasick::new(BEGINNINGS).ok());
 
@@ -43,10 +46,6 @@ const LONGEST: usize = 256;
 const NEARLY_ALL: usize = 80;
 /// Lines beside the one that shows it that have the very same names in it: what one line says in its first words does not recur.
 const RECURS: usize = 2;
-
-/// Words of a prefix that tell of what is behind them: a program's logger writes such lines, and its messages are its own.
-const LEVELS: [&str; 10] =
-    ["TRACE", "DEBUG", "INFO", "NOTICE", "WARN", "WARNING", "ERROR", "EXCEPTION", "CRITICAL", "FATAL"];
 
 /// The form of a prefix that the lines of an input share.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,6 +60,8 @@ pub(crate) struct PassedOn {
 struct Word {
     form: Box<[u8]>,
     tells: Tells,
+    /// The names in it, where all lines have the same.
+    always: Option<Vec<u8>>,
 }
 
 /// Whether a word distinguishes streams: it has names in it, and differs between lines.
@@ -73,13 +74,26 @@ enum Tells {
     Whole,
 }
 
+/// How many lines have each name.
+type Names = FxHashMap<Vec<u8>, usize>;
+
 const DIGITS: u8 = b'0';
 const NAME: u8 = b'a';
 
 impl PassedOn {
     /// That of a block's lines, if they have one.
     pub fn of(block: &[u8]) -> Option<Self> {
-        for found in STARTS.as_ref()?.find_iter(block).take(MOST_TRIED) {
+        let mut failed = [false; BEGINNINGS.len()];
+        let mut tried = 0;
+        for found in STARTS.as_ref()?.find_iter(block) {
+            let pattern = found.pattern().as_usize();
+            if std::mem::replace(&mut failed[pattern], true) {
+                continue;
+            }
+            tried += 1;
+            if tried > MOST_TRIED {
+                return None;
+            }
             let start = memrchr(b'\n', &block[..found.start()]).map_or(0, |end| end + 1);
             let line = line_at(block, start);
             match front(line, found.start() - start) {
@@ -87,8 +101,9 @@ impl PassedOn {
                 Some([]) => return None,
                 Some(front) if front.contains(&b'"') => return None,
                 Some(front) => {
-                    let is_traceback = BEGINNINGS[found.pattern().as_usize()] == TRACEBACK;
-                    let learnt = Self::learn(front, block);
+                    let beginning = BEGINNINGS[pattern];
+                    let is_traceback = beginning == TRACEBACK;
+                    let learnt = Self::learn(front, block, OF_OTHERS.contains(&beginning));
                     if let Some(form) = learnt.filter(|form| !is_traceback || form.is_before_frames(&block[start..])) {
                         return Some(form);
                     }
@@ -106,14 +121,15 @@ impl PassedOn {
         lines.any(|line| self.split(line).is_some_and(|(_, rest)| is_frame(rest)))
     }
 
-    /// The form of a prefix that nearly all lines have.
-    fn learn(front: &[u8], block: &[u8]) -> Option<Self> {
+    /// The form of a prefix that nearly all lines have. `of_others`: a logger passes on in it what other programs print.
+    fn learn(front: &[u8], block: &[u8], of_others: bool) -> Option<Self> {
         let body = front.trim_ascii_end();
-        let words = split_words(body).map(|word| Word { form: form_of(word), tells: Tells::Nothing }).collect();
+        let words =
+            split_words(body).map(|word| Word { form: form_of(word), tells: Tells::Nothing, always: None }).collect();
         let mut form = PassedOn { words, behind: front[body.len()..].into() };
         let names: Vec<Vec<u8>> = form.named(front)?.into_iter().map(names_in).collect();
         let (mut lines, mut with, mut alike) = (0, 0, 0);
-        let mut met: Vec<FxHashSet<Vec<u8>>> = vec![FxHashSet::default(); names.len()];
+        let mut met = vec![Names::default(); names.len()];
         let mut words: Vec<FxHashSet<&[u8]>> = vec![FxHashSet::default(); names.len()];
         for line in block.split(|b| *b == b'\n').filter(|line| !line.trim_ascii().is_empty()) {
             lines += 1;
@@ -122,11 +138,12 @@ impl PassedOn {
             let of_line: Vec<Vec<u8>> = named.iter().map(|word| names_in(word)).collect();
             alike += usize::from(of_line == names);
             words.iter_mut().zip(named).for_each(|(words, word)| _ = words.insert(word));
-            met.iter_mut().zip(of_line).for_each(|(met, names)| _ = met.insert(names));
+            met.iter_mut().zip(of_line).for_each(|(met, names)| *met.entry(names).or_default() += 1);
         }
-        // At one level, a program passes on what another prints; at several, it logs messages of its own.
-        let at_levels = |names: &FxHashSet<Vec<u8>>| names.len() > 1 && names.iter().any(|name| is_level(name));
-        let own = met.iter().any(|names| at_levels(names) || names.iter().any(|name| is_of_glog(name)));
+        // At one level, a program passes on what another prints; at several, it may log messages of its own.
+        let at_levels = |names: &Names| names.len() > 1 && names.keys().any(|name| is_level(name));
+        let is_own = |names: &Names| !of_others && at_levels(names) || names.keys().any(|name| is_of_glog(name));
+        let own = met.iter().any(is_own);
         if with * 100 < lines * NEARLY_ALL || alike <= RECURS || own {
             return None;
         }
@@ -134,8 +151,14 @@ impl PassedOn {
         for (word, (met, words)) in named.zip(met.iter().zip(words)) {
             // A number that hardly recurs counts the lines.
             let counts = words.len() * 2 > with;
+            // What lacks a name that nearly all have has no prefix, such as a table of pods among their output. Numbers tell pods and hosts apart.
+            let is_common = |(name, lines): &(&Vec<u8>, &usize)| {
+                *lines * 100 >= with * NEARLY_ALL && !name.iter().any(u8::is_ascii_digit) && !is_level(name)
+            };
+            word.always = met.iter().find(is_common).map(|(name, _)| name.clone());
             word.tells = match if counts { met.len() } else { words.len() } {
                 0 | 1 => Tells::Nothing,
+                _ if word.always.is_some() || at_levels(met) => Tells::Nothing,
                 _ if counts => Tells::ByNames,
                 _ => Tells::Whole,
             };
@@ -172,7 +195,8 @@ impl PassedOn {
                 false => rest.iter().position(|b| matches!(b, b' ' | b'\t')).unwrap_or(rest.len()),
             };
             let (found, behind) = rest.split_at(end);
-            if form_of(found) != word.form {
+            let lacks = |names: &Vec<u8>| names_in(found) != *names;
+            if form_of(found) != word.form || word.always.as_ref().is_some_and(lacks) {
                 return None;
             }
             words.push(found);
@@ -243,8 +267,7 @@ fn is_number(run: &[u8]) -> bool {
 
 /// Whether a word says how bad the line is.
 fn is_level(word: &[u8]) -> bool {
-    let letters: Vec<u8> = without_escapes(word).iter().copied().filter(u8::is_ascii_alphabetic).collect();
-    LEVELS.iter().any(|level| letters.eq_ignore_ascii_case(level.as_bytes()))
+    logger::level_of(&lossy(&without_escapes(word))).is_some()
 }
 
 /// Whether a word is a level and a date as glog writes them, `E1125`: who speaks so is known by it.
@@ -270,7 +293,8 @@ fn front(line: &[u8], at: usize) -> Option<&[u8]> {
         return None;
     }
     let whole = std::str::from_utf8(line).ok()?;
-    let begins = |from: &usize| whole.get(*from..).is_some_and(|own| peel(own).text.len() == whole.len() - at);
+    let text = peel(whole.get(at..)?).text.len();
+    let begins = |from: &usize| whole.get(*from..).is_some_and(|own| peel(own).text.len() == text);
     let after_break = |from: &usize| *from == 0 || matches!(line[from - 1], b' ' | b'\t' | b':' | b'|');
     let from = (0..=at).filter(after_break).find(begins).unwrap_or(at);
     let front = &line[..from];
@@ -340,8 +364,10 @@ mod tests {
     fn what_a_program_says_itself_stays() {
         let logged = |n: usize, _| format!("2026-11-25 10:00:{n:02},123 - root - {} - ", ["INFO", "ERROR"][n % 2]);
         assert!(PassedOn::of(&passed(|n, _| format!("2026-11-25 10:00:{n:02},123 - pump - INFO - "))).is_some());
+        assert!(PassedOn::of(&passed(logged)).is_some());
         let glog = |n: usize, _| format!("E1125 10:00:{n:02}.123456 4242 api.py:869] ");
-        assert_eq!(PassedOn::of(&passed(logged)), None);
+        let of_rank = |n: usize| format!("{}[rank{}]: step {n}\n", logged(n, 0), n % 4);
+        assert_eq!(PassedOn::of((0..20).map(of_rank).collect::<String>().as_bytes()), None);
         assert_eq!(PassedOn::of(&passed(|_, _| "      \"".to_string())), None);
         assert_eq!(PassedOn::of(&passed(glog)), None);
         assert_eq!(PassedOn::of(&passed(|_, _| String::new())), None);

@@ -49,6 +49,13 @@ fn version(body: &str) -> Option<Version> {
     tells.then(|| nccl_log::read_version(text.as_bytes()))?
 }
 
+/// What stands behind a bar of tqdm in its line: the program, or the shell that started it, printed it before the bar's line ended.
+fn behind_bar(text: &str) -> &str {
+    let rate = text.rfind("it/s").max(text.rfind("s/it"));
+    let end = rate.and_then(|rate| Some(rate + text[rate..].find(']')? + 1));
+    end.map(|end| &text[end..]).filter(|rest| !rest.trim().is_empty()).unwrap_or(text)
+}
+
 /// What is so of all lines that differ in no more than the digits of their numbers.
 #[derive(Clone, Copy)]
 struct Wording {
@@ -232,6 +239,7 @@ impl Program {
             Some(untagged) => (peel(untagged).text, evidence::of(untagged.as_bytes())),
             None => (peeled.text, of_alike.words.wanted(plain)),
         };
+        let body = if wanted.progress { behind_bar(body) } else { body };
         let is_passed_on = peeled.stream.is_empty() && !self.passed_on.is_empty();
         let passed_on = is_passed_on.then(|| Arc::clone(&self.passed_on));
         let stream = passed_on.as_deref().unwrap_or(peeled.stream);

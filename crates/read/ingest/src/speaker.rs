@@ -161,7 +161,7 @@ fn is_open_mpi(text: &str) -> bool {
     STARTS.iter().any(|start| text.starts_with(start)) || text.starts_with("[[") && text.contains("] ORTE_ERROR_LOG: ")
 }
 
-/// `[12345.678901] NVRM: …`, `Nov 23 05:00:00 node1 kernel: …`, `NVRM: Xid (…`.
+/// The kernel, and gpu_burn of a machine's GPU: `GPU 3: FAULTY`; `[12345.678901] NVRM: …`, `Nov 23 05:00:00 node1 kernel: …`, `NVRM: Xid (…`.
 fn is_kernel(line: &str) -> bool {
     let uptime = line.strip_prefix('[').and_then(|rest| rest.split_once(']'));
     // `dmesg -e` prints the time since the line before: `[  +0.000316]`.
@@ -172,6 +172,7 @@ fn is_kernel(line: &str) -> bool {
             .is_some_and(|(whole, part)| is_number(whole) && part.len() == 6 && is_number(part))
     };
     uptime.is_some_and(|(time, _)| is_uptime(time) || is_date(time))
+        || line.strip_prefix("GPU ").and_then(|rest| rest.split_once(": FAULTY")).is_some_and(|(gpu, _)| is_number(gpu))
         || line.starts_with("NVRM: ")
         || [" kernel: ", " nv-fabricmanager["]
             .iter()

@@ -2,10 +2,11 @@
 
 use crate::facts::WarnLine;
 use crate::launcher::peel;
+use crate::logger;
 use crate::nccl_log::{ChoiceLine, NetLine, PatternLine, Version};
 use busbw_model::{
-    EnvOrigin, EnvSetting, ErrorStep, GraphPattern, LogPrefix, NcclLog, NetworkLine, NetworkStatement, Nic, Place,
-    SourceLine, Speaker, Statement, TuningChoice, VersionLine, Warning,
+    EnvOrigin, EnvSetting, ErrorStep, GraphPattern, LogLevel, LogPrefix, NcclLog, NetworkLine, NetworkStatement, Nic,
+    Place, SourceLine, Speaker, Statement, TuningChoice, VersionLine, Warning,
 };
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::hash::Hash;
@@ -161,8 +162,13 @@ impl LogBuilder {
         if self.statements.len() >= MOST_KEPT {
             return;
         }
-        let begins = source.text.len() - peel(&source.text).text.len();
-        self.statements.push(Statement { speaker, host, source, begins });
+        let text = peel(&source.text).text;
+        let (level, message) = logger::read(text).unzip();
+        let begins = source.text.len() - text.len();
+        let message = message
+            .filter(|_| speaker == Speaker::Program && level == Some(LogLevel::Error))
+            .map(|message| source.text.len() - message.len());
+        self.statements.push(Statement { speaker, host, source, level, begins, message });
     }
 }
 

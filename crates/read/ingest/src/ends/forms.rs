@@ -1,8 +1,8 @@
 //! The forms in which crash handlers, runtimes, shells and launchers show an end. Each is a beginning and what stands behind.
 
 use super::EndLine;
-use super::codes::{by_signal, crashed};
-use super::launchers;
+use super::codes::{by_signal, crashed, signal_named};
+use super::{jobs, launchers, runners};
 use crate::cursor::finder;
 use crate::text::{leading, part_digits, parted};
 use busbw_model::{Ended, RankEnd};
@@ -31,6 +31,8 @@ pub(super) fn read(line: &str) -> Option<EndLine> {
         runtime,
         amd,
         launchers::shell,
+        runners::read,
+        jobs::read,
         nccl_program,
         of_busbw,
         launchers::slurm,
@@ -44,6 +46,7 @@ pub(super) fn read(line: &str) -> Option<EndLine> {
         launchers::kubernetes,
         one_ccl,
         launchers::joined_block,
+        launchers::interrupt,
         launchers::success,
     ];
     readers.iter().find_map(|reader| reader(line)).map(|end| EndLine::Ended(Box::new(end)))
@@ -51,7 +54,12 @@ pub(super) fn read(line: &str) -> Option<EndLine> {
 
 /// Whether a line is a crash handler's, a runtime's that gives up, or a shell's that reports a signal.
 pub(crate) fn is_of_crash(line: &str) -> bool {
-    [crash, runtime, launchers::shell].iter().any(|reader| reader(line).is_some())
+    [crash, runtime, launchers::shell, core_dumped].iter().any(|reader| reader(line).is_some())
+}
+
+/// A shell's report of a core file.
+fn core_dumped(line: &str) -> Option<RankEnd> {
+    line.trim_end().ends_with("(core dumped)").then(|| runners::read(line))?
 }
 
 /// Whether nccl-tests, or an example of NCCL's, reports its failure.
@@ -134,6 +142,10 @@ fn runtime(line: &str) -> Option<RankEnd> {
     }
     let what = if let Some(kind) = line.strip_prefix("terminate called after throwing an instance of '") {
         kind.trim_end_matches('\'').to_string()
+    } else if TERMINATES.contains(&line.trim_end()) {
+        line.trim_end().to_string()
+    } else if let Some(what) = assertion(line) {
+        what
     } else if let Some(reason) = line.strip_prefix("Fatal Python error: ") {
         reason.to_string()
     } else {
@@ -142,6 +154,19 @@ fn runtime(line: &str) -> Option<RankEnd> {
         format!("panic at {}", place.trim_end_matches(':'))
     };
     Some(RankEnd::of(crashed(&what)))
+}
+
+/// What GNU's C++ runtime says of a program that it ends without an exception (`libsupc++/vterminate.cc`, `pure.cc`).
+const TERMINATES: [&str; 3] =
+    ["terminate called without an active exception", "terminate called recursively", "pure virtual method called"];
+
+/// glibc's `python: malloc.c:2617: sysmalloc: Assertion `size == 0' failed.` (`assert/assert.c`): what failed, and where.
+fn assertion(line: &str) -> Option<String> {
+    let (place, failed) = parted(line, finder!(b": Assertion `"))?;
+    let expression = failed.trim_end().strip_suffix("' failed.")?;
+    let mut parts = place.splitn(4, ": ").flat_map(|part| part.split_once(':'));
+    let (file, number) = parts.next()?;
+    number.bytes().all(|b| b.is_ascii_digit()).then(|| format!("assertion {expression} at {file}:{number}"))
 }
 
 /// AMD's runtime, which aborts the process then: `Memory access fault by GPU node-1 (Agent handle: 0x5) on address 0x7. Reason: Unknown.`, `HW Exception by
@@ -229,13 +254,11 @@ pub(super) fn server(line: &str) -> Option<RankEnd> {
 /// What a launcher in Python raises of a child that a signal ended: `… died with <Signals.SIGSEGV: 11>.` (`subprocess`, which
 /// torch.distributed.launch and accelerate start ranks with), `process 1 terminated with signal SIGKILL` (`torch/multiprocessing/spawn.py`).
 pub(super) fn of_child(at: Option<&str>, message: &str) -> Option<Ended> {
-    const SIGNALS: [(&str, u32); 6] =
-        [("SIGSEGV", 11), ("SIGABRT", 6), ("SIGKILL", 9), ("SIGBUS", 7), ("SIGTERM", 15), ("SIGFPE", 8)];
     at.filter(|at| at.starts_with("launch.py:") || at.starts_with("spawn.py:"))?;
     let heads = [" died with <Signals.", " terminated with signal "];
     let name = heads.iter().find_map(|head| Some(message.split_once(head)?.1))?;
-    let (name, number) = SIGNALS.iter().find(|(signal, _)| name.starts_with(signal))?;
-    Some(by_signal(*number, name))
+    let end = name.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(name.len());
+    signal_named(name).map(|number| by_signal(number, &name[..end]))
 }
 
 /// Whether no process goes on after an exception: those of communicators, which are gone then, and of a GPU's context.

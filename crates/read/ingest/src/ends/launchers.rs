@@ -1,40 +1,19 @@
 //! How shells, launchers, batch systems and MPIs report the end of a rank, of several, or of the whole job.
 
-use super::codes::{by_code, by_signal};
+use super::codes::{by_code, by_failure, by_signal, shell_signal};
 use crate::cursor::finder;
 use crate::text::{leading, part_digits, parted};
 use busbw_model::{Ended, RankEnd};
 
-/// `train.sh: line 12:  4242 Segmentation fault      (core dumped) ./train`, `Aborted (core dumped)`.
+/// `train.sh: line 12:  4242 Segmentation fault      (core dumped) ./train`.
 pub(super) fn shell(line: &str) -> Option<RankEnd> {
-    const NAMES: [(&str, u32); 6] = [
-        ("Segmentation fault", 11),
-        ("Aborted", 6),
-        ("Killed", 9),
-        ("Bus error", 7),
-        ("Floating point exception", 8),
-        ("Illegal instruction", 4),
-    ];
-    let named = |text: &str| NAMES.iter().find(|(name, _)| text.starts_with(name)).copied();
-    let command = |name: &str, text: &str| {
-        let rest = text[name.len()..].trim_start();
-        let command = rest.strip_prefix("(core dumped)").unwrap_or(rest).trim();
-        (!command.is_empty()).then(|| command.to_string())
-    };
-    let (pid, text) = match parted(line, finder!(b": line ")) {
-        Some((_, rest)) => {
-            let (_, rest) = rest.split_once(": ")?;
-            let (pid, rest) = part_digits(rest.trim_start());
-            (Some(pid.parse().ok()?), rest.trim_start())
-        }
-        None => (None, line.ends_with("(core dumped)").then_some(line)?),
-    };
-    let (name, number) = named(text)?;
-    Some(RankEnd {
-        pid,
-        command: command(name, text).filter(|_| pid.is_some()),
-        ..RankEnd::of(by_signal(number, name))
-    })
+    let (_, rest) = parted(line, finder!(b": line "))?;
+    let (pid, rest) = part_digits(rest.split_once(": ")?.1.trim_start());
+    let (name, number, behind) = shell_signal(rest.trim_start())?;
+    let behind = behind.trim_start();
+    let command = behind.strip_prefix("(core dumped)").unwrap_or(behind).trim();
+    let command = Some(command).filter(|command| !command.is_empty()).map(str::to_string);
+    Some(RankEnd { pid: Some(pid.parse().ok()?), command, ..RankEnd::of(by_signal(number, name)) })
 }
 
 /// What slurmstepd says of the job or step that it ends: `JOB 7 ON n1 CANCELLED AT … DUE TO TIME LIMIT ***` (`src/slurmd/slurmstepd/req.c`).
@@ -93,7 +72,7 @@ pub(super) fn slurm(line: &str) -> Option<RankEnd> {
         None if said.starts_with("Killed") || said.starts_with("Terminated") || said.starts_with("Out Of Memory") => {
             Ended::Killed(said.to_string())
         }
-        None => shell(&format!("{said} (core dumped)"))?.how,
+        None => shell_signal(said).map(|(name, number, _)| by_signal(number, name))?,
     };
     Some(RankEnd { host: Some(host.to_string()), ranks: listed(ranks.trim()), ..RankEnd::of(how) })
 }
@@ -231,25 +210,35 @@ pub(super) fn torchrun_event(line: &str) -> Option<RankEnd> {
     Some(RankEnd { ranks, host, pid: after("\"worker_id\"").and_then(leading), ..RankEnd::of(Ended::Exit(None)) })
 }
 
-/// Kubernetes: `command terminated with exit code 137` of `kubectl exec`, `Exit Code:    139` of `kubectl describe pod`; `PyTorchJob job has failed because
+/// Boxes of Open MPI and Horovod, and Kubernetes: `Exit code:    1`, `command terminated with exit code 137` of `kubectl exec`, `Exit Code:    139` of `kubectl describe pod`; `PyTorchJob job has failed because
 /// 1 Worker replica(s) failed.` of the training operator.
 pub(super) fn kubernetes(line: &str) -> Option<RankEnd> {
     if let Some(code) = line.strip_prefix("command terminated with exit code ") {
         return by_code(code).map(RankEnd::of);
     }
-    if let Some(code) = line.strip_prefix("Exit Code:") {
-        return by_code(code.trim()).filter(|how| *how != Ended::Exit(Some(0))).map(RankEnd::of);
+    if let Some(code) = line.strip_prefix("Exit Code:").or_else(|| line.strip_prefix("Exit code:")) {
+        return by_failure(code.trim()).map(RankEnd::of);
     }
     let (_, replicas) = parted(line, finder!(b"Job "))?.1.split_once(" failed because ")?;
     replicas.contains(" replica(s) failed").then(|| RankEnd::of(Ended::Exit(None)))
 }
 
-/// Horovod's launcher of a worker that it started without MPI: `Process 1 exit with status code 1.` (`runner/gloo_run.py`).
+/// Horovod's launcher of a worker that it started without MPI: `Process 1 exit with status code 1.` (`runner/gloo_run.py`); SGLang of a scheduler:
+/// `Rank 0 scheduler died (exit code: -9).` (`srt/entrypoints/engine.py`).
 pub(super) fn horovod(line: &str) -> Option<RankEnd> {
+    if let Some((rank, code)) =
+        line.strip_prefix("Rank ").and_then(|rest| rest.split_once(" scheduler died (exit code: "))
+    {
+        return Some(RankEnd { ranks: vec![rank.parse().ok()?], ..RankEnd::of(by_failure(code)?) });
+    }
     let (rank, rest) = part_digits(line.strip_prefix("Process ")?);
     let code = rest.strip_prefix(" exit with status code ")?.strip_suffix('.')?;
-    let failed = by_code(code).filter(|how| *how != Ended::Exit(Some(0)))?;
-    Some(RankEnd { ranks: vec![rank.parse().ok()?], ..RankEnd::of(failed) })
+    Some(RankEnd { ranks: vec![rank.parse().ok()?], ..RankEnd::of(by_failure(code)?) })
+}
+
+/// A terminal's echo of who stops the program in front of it.
+pub(super) fn interrupt(line: &str) -> Option<RankEnd> {
+    (line.trim_end() == "^C").then(|| RankEnd::of(Ended::Interrupted(Ended::CTRL_C.into())))
 }
 
 /// MLPerf's log and its scripts' `RESULT,NAME,,SECONDS,USER,…`.

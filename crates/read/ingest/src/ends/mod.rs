@@ -5,11 +5,15 @@
 
 mod codes;
 mod forms;
+mod jobs;
 mod launchers;
 mod python;
+mod runners;
 
 use crate::label::{self, Whose};
-use busbw_model::{CollectiveCall, Ended, ProgramFrame, RankEnd, RankOutput, SourceLine};
+use crate::logger;
+use crate::speaker;
+use busbw_model::{CollectiveCall, EndTeller, Ended, LogLevel, ProgramFrame, RankEnd, RankOutput, SourceLine, Speaker};
 pub(crate) use forms::{is_of_crash, is_of_nccl_program};
 pub(crate) use python::{Follower, beginning, exception, joined, may_be_logged};
 use rustc_hash::FxHashMap;
@@ -64,7 +68,23 @@ pub(crate) enum EndLine {
 /// What a line is that ends a traceback of its stream (`last`), or holds one of the words of ends; its labels left out.
 pub(crate) fn read(body: &str, last: bool) -> Option<EndLine> {
     let server = || forms::server(body.trim_start()).map(|end| EndLine::Ended(Box::new(end))).filter(|_| !last);
-    server().or_else(|| python::read(body, last)).or_else(|| forms::read(body.trim_start()))
+    let logged = || if last { None } else { logged(body.trim_start()) };
+    server().or_else(|| python::read(body, last)).or_else(|| forms::read(body.trim_start())).or_else(logged)
+}
+
+/// The end that a program's logger reports at a level for failures. PyTorch's and launchers' have forms of their own.
+fn logged(text: &str) -> Option<EndLine> {
+    let (_, message) = logger::read(text).filter(|(level, _)| *level == LogLevel::Error)?;
+    (speaker::of(text) == Speaker::Program).then_some(())?;
+    let (end, logged) = match python::read(message, false).or_else(|| forms::read(message))? {
+        EndLine::Exception { kind, message, .. } => {
+            let logged = !forms::is_final(&kind, &message);
+            (RankEnd::of(Ended::Exception { kind, message, at: None, traceback: false }), logged)
+        }
+        EndLine::Ended(end) => (*end, true),
+        _ => return None,
+    };
+    Some(EndLine::Ended(Box::new(RankEnd { logged, ..end })))
 }
 
 /// The rank in a stream's label: `rank3`, `1,3`, `3`, `head, rank=0, pid=1`; and the process.
@@ -78,8 +98,9 @@ fn named(stream: &str) -> (Option<u32>, Option<u64>) {
 /// A traceback whose exception follows.
 #[derive(Debug, Default)]
 struct Traceback {
-    /// The innermost frame so far.
+    /// The innermost frame so far, and its line.
     at: Option<String>,
+    frame: SourceLine,
     /// The innermost frame outside PyTorch, and the collective of PyTorch's that it called.
     call: CollectiveCall,
     /// The frames outside PyTorch, the outermost first.
@@ -137,7 +158,7 @@ impl EndReader {
             EndLine::Frame { frame, helper, entry, child, relays, of_torch, collective } => {
                 let at = format!("{}:{}", frame.file, frame.line);
                 let open = self.open.entry(stream.into()).or_default();
-                open.relays = relays;
+                (open.relays, open.frame) = (relays, source);
                 if !of_torch {
                     open.call = CollectiveCall { operation: None, at: Some(at.clone()) };
                     if open.frames.len() < MOST_FRAMES {
@@ -164,7 +185,11 @@ impl EndReader {
                 let how = match (kind.as_str(), forms::of_child(at.as_deref(), &message)) {
                     ("KeyboardInterrupt", _) => Ended::Interrupted(Ended::CTRL_C.into()),
                     (_, Some(how)) => how,
-                    _ => Ended::Exception { kind, message, traceback: traceback || at.is_some(), at },
+                    // PyTorch labels what nobody caught; a copy may lack the frames.
+                    _ => {
+                        let traceback = traceback || at.is_some() || stream.starts_with("rank");
+                        Ended::Exception { kind, message, traceback, at }
+                    }
                 };
                 let call = call.at.is_some().then_some(call);
                 self.keep(stream, RankEnd { logged, caught, child, relays, call, frames, source, ..RankEnd::of(how) });
@@ -259,9 +284,26 @@ impl EndReader {
         found
     }
 
+    /// Tracebacks that the output of their streams ends in: the process failed, and somebody cut off of what.
+    fn cut_off(&mut self) {
+        let mut open: Vec<_> =
+            self.open.drain().filter(|(_, open)| open.headed && open.at.is_some() && !open.helper).collect();
+        open.sort_by_key(|(_, open)| open.frame.place);
+        for (stream, open) in open {
+            let goes_on = self.last.get(&stream).is_some_and(|last| last.place > open.frame.place);
+            if !goes_on && !open.logged && !open.caught && !self.survived.contains_key(&stream) {
+                let Traceback { call, frames, child, relays, frame: source, .. } = open;
+                let call = call.at.is_some().then_some(call);
+                let how = Ended::Exit(None);
+                self.keep(&stream, RankEnd { child, relays, call, frames, source, ..RankEnd::of(how) });
+            }
+        }
+    }
+
     /// The ends in order, and the output of ranks. `path`: some write a file per rank.
     pub fn finish(mut self, path: &str) -> (Vec<RankEnd>, Vec<RankOutput>) {
         let of_path = label::of_path(path);
+        self.cut_off();
         let outputs = self.outputs(of_path);
         for (end, stream) in self.found.iter_mut().zip(&self.streams) {
             let lines = self.known.get(stream).map_or(&[][..], |lines| lines);
@@ -270,7 +312,8 @@ impl EndReader {
             let survives = |kind: &str| !(stream.is_empty() && kind.ends_with("DistBackendError"));
             let survives = match &end.how {
                 Ended::Exception { kind, .. } => survives(kind),
-                _ => end.command.is_some(), // a shell tells of a child, and the stream is of others too
+                Ended::Interrupted(by) if by == Ended::CTRL_C => true,
+                _ => end.command.is_some() || end.told_by == EndTeller::Runner, // a shell tells of a child, and the stream is of others too
             };
             end.went_on = after >= MOST_SHOWN && survives;
             if end.ranks.is_empty() && end.local.is_none() {

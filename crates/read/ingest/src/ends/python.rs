@@ -2,8 +2,9 @@
 
 use super::EndLine;
 use crate::evidence::KNOWN;
+use crate::logger;
 use crate::text::leading;
-use busbw_model::ProgramFrame;
+use busbw_model::{LogLevel, ProgramFrame};
 use memchr::memmem;
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -11,7 +12,9 @@ use rustc_hash::{FxHashMap, FxHashSet};
 pub(crate) fn beginning(body: &str) -> Option<EndLine> {
     let text = body.trim_start();
     match () {
-        _ if text.starts_with(HEADER) || is_of_notebook(text) => Some(EndLine::Header { logged: false }),
+        _ if text.starts_with(HEADER) || is_of_notebook(text) || is_of_box(text) => {
+            Some(EndLine::Header { logged: false })
+        }
         _ if SURVIVED.iter().any(|start| text.starts_with(start)) => Some(EndLine::Survived),
         _ => None,
     }
@@ -50,6 +53,11 @@ const SURVIVED: [&str; 6] = [
 
 const HEADER: &str = "Traceback (most recent call last):";
 
+/// The header of a traceback in rich's box: `╭───── Traceback (most recent call last) ─────╮` (`rich/traceback.py`).
+fn is_of_box(text: &str) -> bool {
+    text.starts_with('╭') && text.contains(HEADER.trim_end_matches(':'))
+}
+
 /// The header of a notebook's traceback, the exception's name at the left and these words at the right (IPython's `ultratb.py`): `ValueError
 ///                                 Traceback (most recent call last)`.
 fn is_of_notebook(text: &str) -> bool {
@@ -69,17 +77,33 @@ const HELPERS: [&str; 4] = [
 /// the function that catches it.
 const ENTRIES: [&str; 5] = ["_run_module_as_main", "_bootstrap", "_bootstrap_inner", "spawn_main", "_wrap"];
 
-/// `  File "/x/train.py", line 88, in main`: `train.py:88`. Who copies a traceback may lose its indents.
+/// `  File "/x/train.py", line 88, in main`: `train.py:88`. Who copies a traceback may lose its indents, and loguru marks the frame that caught the
+/// exception: `> File …`.
 fn frame(body: &str) -> Option<EndLine> {
-    let rest = body.trim_start().strip_prefix("File \"")?;
+    if let Some(frame) = framed(body) {
+        return Some(frame);
+    }
+    let text = body.trim_start();
+    let rest = text.strip_prefix("> ").unwrap_or(text).strip_prefix("File \"")?;
     let (path, rest) = rest.split_once("\", line ")?;
-    let line: u32 = leading(rest)?;
     if !body.starts_with(' ') && !rest.contains(", in") {
         return None;
     }
+    let function = rest.rsplit_once(", in ").map_or("", |(_, function)| function.trim_end());
+    Some(frame_of(path, leading(rest)?, function))
+}
+
+/// `│ /x/train.py:88 in main                   │` of rich's box.
+fn framed(body: &str) -> Option<EndLine> {
+    let text = body.trim_start().strip_prefix("│ ")?.trim_end_matches([' ', '│']);
+    let (place, function) = text.split_once(" in ").filter(|(place, _)| place.starts_with('/'))?;
+    let (path, line) = place.rsplit_once(':')?;
+    Some(frame_of(path, line.parse().ok()?, function))
+}
+
+fn frame_of(path: &str, line: u32, function: &str) -> EndLine {
     let name = path.rsplit(['/', '\\']).next().unwrap_or(path);
     let helper = HELPERS.iter().any(|file| path.ends_with(file));
-    let function = rest.rsplit_once(", in ").map_or("", |(_, function)| function.trim_end());
     let entry = function.starts_with('<') || ENTRIES.contains(&function);
     let child = function == "_bootstrap" && path.ends_with("multiprocessing/process.py");
     let relays = KNOWN.relays.iter().any(|file| path.contains(file.as_str()));
@@ -87,7 +111,7 @@ fn frame(body: &str) -> Option<EndLine> {
     let collective = of_torch && name == "distributed_c10d.py" && !function.starts_with('_') && function != "wrapper";
     let collective = collective.then(|| function.to_string());
     let frame = ProgramFrame { file: name.to_string(), function: function.to_string(), line };
-    Some(EndLine::Frame { frame, helper, entry, child, relays, of_torch, collective })
+    EndLine::Frame { frame, helper, entry, child, relays, of_torch, collective }
 }
 
 /// `ValueError: text` or `ValueError`, by a name that some class may have; Ray's `RayTaskError(ValueError): text`.
@@ -157,15 +181,15 @@ pub(crate) struct Follower {
 /// Bytes of a line in which a logger's level stands.
 const HEAD: usize = 160;
 
-/// The levels of loggers behind which a traceback may follow.
-const LEVELS: [&str; 4] = ["WARNING", "ERROR", "CRITICAL", "WARN"];
-
 /// Lines of PyTorch's message below its first: NCCL's meaning of the result, `Last error:`, and that error.
 const LINES_OF_NCCL: u8 = 3;
 
 /// Whether a logger's level may stand in a line: it may in all lines of a wording, or in none.
 pub(crate) fn may_be_logged(line: &[u8]) -> bool {
-    LEVELS.iter().any(|level| memmem::find(line, level.as_bytes()).is_some())
+    KNOWN
+        .levels
+        .iter()
+        .any(|(name, level)| *level >= LogLevel::Warning && memmem::find(line, name.as_bytes()).is_some())
 }
 
 /// Whether a line has the level of a logger in front of its message: `2026-11-23 10:00:00,123 - ERROR - data - text`, `ERROR:root:text`.
@@ -174,7 +198,8 @@ fn is_logged(text: &str) -> bool {
     let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
     // A piece without a letter is part of a time stamp, or empty.
     let named = words.filter(|word| !word.bytes().all(|b| b.is_ascii_digit()));
-    named.take(MOST_BEFORE).any(|word| LEVELS.contains(&word))
+    let is_bad = |word: &str| logger::level_of(word).is_some_and(|level| level >= LogLevel::Warning);
+    named.take(MOST_BEFORE).any(|word| is_bad(word) && !word.contains(|c: char| c.is_ascii_lowercase()))
 }
 
 impl Follower {
@@ -217,7 +242,7 @@ impl Follower {
             self.survived.insert(stream.into());
         } else if begins.is_some() {
             self.open.insert(stream.into(), indent);
-            if is_of_notebook(body.trim_start()) {
+            if is_of_notebook(body.trim_start()) || is_of_box(body.trim_start()) {
                 self.flat.insert(stream.into());
             }
         }

@@ -28,7 +28,7 @@ pub fn settle(case: &Case, found: &mut Vec<(Basis, Finding)>) {
         Some(cause) => explained(case, cause, found),
         None => unexplained(case, found),
     }
-    let notes = [case.ends.after_success.first().map(|_| after_success(case)), interrupted(case)];
+    let notes = [case.ends.after_success.first().map(|_| after_success(case)), interrupted(case), earlier(case)];
     found.extend(notes.into_iter().flatten().map(|finding| (Basis::Speed, finding)));
 }
 
@@ -68,12 +68,19 @@ fn explained(case: &Case, cause: &RankEnd, found: &mut Vec<(Basis, Finding)>) {
 /// Whom an end accuses, where it names a rank.
 fn blamed(cause: &RankEnd, code: Code) -> Option<Suspects> {
     let class = match &cause.how {
-        _ if code == Code::GpuError => CulpritClass::Gpu,
+        how if code == Code::GpuError && !is_of_program(how) => CulpritClass::Gpu,
         Ended::Killed(_) => CulpritClass::Killed,
         Ended::Lost(_) => return None,
         _ => CulpritClass::Exception,
     };
     (!cause.ranks.is_empty()).then(|| Suspects::of(cause.ranks.clone(), Some(class)))
+}
+
+/// Whether CUDA or HIP tells of what the program asked a sound GPU for: more memory than it has, what its own kernel refuses.
+fn is_of_program(how: &Ended) -> bool {
+    const ERRORS: [&str; 3] = ["out of memory", "OutOfMemory", "device-side assert"];
+    let (Ended::Exception { kind: what, message, .. } | Ended::Crash { what, message, .. }) = how else { return false };
+    ERRORS.iter().any(|error| what.contains(error) || message.contains(error))
 }
 
 /// Whether a finding rests on the line at a place.
@@ -213,6 +220,12 @@ fn after_success(case: &Case) -> Finding {
     codes.dedup();
     let evidence = ends.iter().take(4).map(|end| Evidence::new(end.source.clone())).collect();
     said("end.after-success", &[("codes", &listed(codes.iter(), 4))], evidence)
+}
+
+/// A run that failed before the one that the input ends with.
+fn earlier(case: &Case) -> Option<Finding> {
+    let end = case.ends.earlier.filter(|_| !case.ends.failed())?;
+    Some(said("end.earlier", &[("line", &end.source.text.trim())], vec![Evidence::new(end.source.clone())]))
 }
 
 fn interrupted(case: &Case) -> Option<Finding> {

@@ -1,0 +1,145 @@
+//! How what runs commands reports one that failed: shells at a prompt, `make`, `time`, IDEs, build servers, services. It may go on with the next.
+
+use super::codes::{by_failure, by_signal, shell_signal, signal_named};
+use crate::text::{leading, part_digits};
+use busbw_model::{EndTeller, Ended, RankEnd};
+
+/// A form of them.
+type Form = fn(&str) -> Option<Ended>;
+
+/// What a line of one of them shows, without indent.
+pub(super) fn read(line: &str) -> Option<RankEnd> {
+    // Those that go on with the next command, and those that tell of a process by its name.
+    const RUNNERS: [Form; 5] = [alone, coded, signalled, make, recipe];
+    const KEEPERS: [Form; 2] = [named, service];
+    let line = line.trim_end();
+    let first = |forms: &[Form]| forms.iter().find_map(|form| form(line));
+    let told = |told_by, how, command: &str| {
+        let command = Some(command.trim()).filter(|command| !command.is_empty()).map(str::to_string);
+        RankEnd { told_by, command, ..RankEnd::of(how) }
+    };
+    job(line)
+        .map(|(how, command)| told(EndTeller::Runner, how, command))
+        .or_else(|| first(&RUNNERS).map(|how| told(EndTeller::Runner, how, "")))
+        .or_else(|| first(&KEEPERS).map(|how| told(EndTeller::Job, how, "")))
+}
+
+/// A shell of a command that a signal ended, in a line of its own: `Killed`, `Bus error (core dumped)`; Go of what it called: `signal: killed`.
+fn alone(line: &str) -> Option<Ended> {
+    let text = line.strip_prefix("signal: ").unwrap_or(line);
+    let (name, number, behind) = shell_signal(text)?;
+    // A shell writes the first letter large.
+    let of_go = text.len() < line.len();
+    let is_alone = matches!(behind.trim_start(), "" | "(core dumped)") && (of_go || text.starts_with(name));
+    is_alone.then(|| by_signal(number, name))
+}
+
+/// A shell's report of a job: bash's `[1]+  Killed                  python train.py`, `[1]+  Exit 1   python train.py`, zsh's `[1]  + 4242 killed     python
+/// train.py`, `zsh: segmentation fault (core dumped)  python train.py`; the end and the command.
+fn job(line: &str) -> Option<(Ended, &str)> {
+    let text = match line.strip_prefix("zsh: ") {
+        Some(text) => text,
+        None => {
+            let (number, rest) = line.strip_prefix('[')?.split_once(']')?;
+            let marked = rest.trim_start_matches(['+', '-']);
+            let is_job = !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit());
+            // One blank alone stands behind the label of a rank.
+            (is_job && (marked.starts_with("  ") || marked.len() < rest.len())).then_some(())?;
+            let (_, text) = part_digits(marked.trim_start().trim_start_matches(['+', '-']).trim_start());
+            text.trim_start()
+        }
+    };
+    if let Some(code) = text.strip_prefix("Exit ").or_else(|| text.strip_prefix("exit ")) {
+        return by_failure(code).map(|how| (how, part_digits(code).1));
+    }
+    let (name, number, behind) = shell_signal(text)?;
+    Some((by_signal(number, name), behind.trim_start().trim_start_matches("(core dumped)")))
+}
+
+/// What stands in front of an exit status: PyCharm, GNU time, Go's os/exec and what is written in Go, runners of GitHub and GitLab, LSF, VS Code, Flux.
+const HEADS: [&str; 12] = [
+    "Process finished with exit code ",
+    "Command exited with non-zero status ",
+    "exit status ",
+    "Error: exit status ",
+    "flux-job: task(s) exited with exit code ",
+    "##[error]Process completed with exit code ",
+    "Error: Process completed with exit code ",
+    "ERROR: Job failed: exit code ",
+    "ERROR: Job failed: exit status ",
+    "ERROR: Job failed: command terminated with exit code ",
+    "Exited with exit code ",
+    "[Done] exited with code=",
+];
+
+fn coded(line: &str) -> Option<Ended> {
+    let code = HEADS.iter().find_map(|head| line.strip_prefix(head))?;
+    let (_, behind) = part_digits(code.trim_start_matches('-'));
+    let is_whole = matches!(behind, "" | ".") || behind.starts_with(" (") || behind.starts_with(" in ");
+    by_failure(code).filter(|_| is_whole)
+}
+
+/// GNU time's `Command terminated by signal 9`, xargs' `xargs: python: terminated by signal 9`, fish's `fish: Job 1, 'python train.py' terminated by signal
+/// SIGKILL (Forced quit)`.
+fn signalled(line: &str) -> Option<Ended> {
+    let (who, signal) = line.split_once(" terminated by signal ")?;
+    let is_runner = who == "Command" || who.starts_with("xargs: ") || who.starts_with("fish: ");
+    let number = leading(signal).or_else(|| signal_named(signal)).filter(|_| is_runner)?;
+    Some(by_signal(number, &format!("signal {number}")))
+}
+
+/// `make: *** [Makefile:12: train] Error 137`, `make[1]: *** [train] Segmentation fault (core dumped)`. What it ignores it says without the stars, or with
+/// that word behind.
+fn make(line: &str) -> Option<Ended> {
+    let (who, target) = line.split_once(": *** [")?;
+    let (_, said) = target.split_once("] ").filter(|_| who.starts_with("make") || who.starts_with("gmake"))?;
+    if let Some(code) = said.strip_prefix("Error ") {
+        return by_failure(code).filter(|_| part_digits(code).1.is_empty());
+    }
+    let (name, number, _) = shell_signal(said)?;
+    Some(by_signal(number, name))
+}
+
+/// just of a recipe, xargs of a command: ``error: Recipe `train` failed on line 3 with exit code 1``, `xargs: python: exited with status 255; aborting`.
+fn recipe(line: &str) -> Option<Ended> {
+    let recipe = || line.strip_prefix("error: Recipe `")?.split_once(" with exit code ");
+    let command = || line.strip_prefix("xargs: ")?.split_once(": exited with status ");
+    by_failure(recipe().or_else(command)?.1)
+}
+
+/// Docker's compose of a container, Vertex AI of a replica: `train-1 exited with code 137`, `The replica workerpool1-0 exited with a non-zero status of
+/// 137(SIGKILL).`
+fn named(line: &str) -> Option<Ended> {
+    if let Some(replica) = line.strip_prefix("The replica ") {
+        return by_failure(replica.split_once(" exited with a non-zero status of ")?.1);
+    }
+    let (name, code) = line.split_once(" exited with code ")?;
+    let behind = part_digits(code).1;
+    let is_whole = behind.is_empty() || behind.starts_with(" (");
+    let is_name = is_whole && !name.trim_end_matches([' ', '|']).contains(' ');
+    by_failure(code).filter(|_| is_name)
+}
+
+/// systemd's `train.service: Main process exited, code=killed, status=9/KILL`, supervisord's `exited: train (exit status 1; not expected)`, kubectl's of a pod
+/// that it attached to: `pod default/train-0 terminated (Error)`.
+fn service(line: &str) -> Option<Ended> {
+    if let Some((_, end)) = line.split_once(".service: Main process exited, code=") {
+        let (how, status) = end.split_once(", status=")?;
+        let number = leading(status).filter(|number| *number > 0)?;
+        let code = i32::try_from(number).ok();
+        return Some(if how == "exited" { Ended::Exit(code) } else { by_signal(number, &format!("signal {number}")) });
+    }
+    if let Some((_, reason)) = line.split_once("exited: ").filter(|_| line.ends_with("; not expected)")) {
+        let (_, how) = reason.split_once(" (")?;
+        return match how.strip_prefix("terminated by ") {
+            Some(signal) => signal_named(signal).map(|number| by_signal(number, &format!("signal {number}"))),
+            None => by_failure(how.strip_prefix("exit status ")?),
+        };
+    }
+    let (_, reason) = line.strip_prefix("pod ")?.split_once(" terminated (")?;
+    match reason {
+        "Error)" => Some(Ended::Exit(None)),
+        "OOMKilled)" => Some(Ended::Killed("Out Of Memory".into())),
+        _ => None,
+    }
+}
