@@ -1,6 +1,34 @@
 //! Whose output it is: the rank in a stream's label, or in the name of a file.
 
 use crate::text::{leading, part_digits};
+use rustc_hash::FxHashMap;
+
+/// Numbers of streams, by label.
+#[derive(Debug, Default)]
+pub(crate) struct Streams {
+    labelled: FxHashMap<Box<str>, u32>,
+    /// That of lines without a label. They are many, and the C library takes long to compare empty texts: it reads where nothing is.
+    unlabelled: Option<u32>,
+}
+
+impl Streams {
+    pub fn known(&self, label: &str) -> Option<u32> {
+        if label.is_empty() { self.unlabelled } else { self.labelled.get(label).copied() }
+    }
+
+    /// The number of a stream; an error with the next number for a new one.
+    pub fn number(&mut self, label: &str) -> Result<u32, u32> {
+        if let Some(known) = self.known(label) {
+            return Ok(known);
+        }
+        let next = self.labelled.len() as u32 + u32::from(self.unlabelled.is_some());
+        match label {
+            "" => self.unlabelled = Some(next),
+            _ => drop(self.labelled.insert(label.into(), next)),
+        }
+        Err(next)
+    }
+}
 
 /// The rank that a label or a path names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

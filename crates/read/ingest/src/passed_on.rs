@@ -4,7 +4,7 @@
 //! looked for in front of all others.
 
 use crate::clean::without_escapes;
-use crate::cursor::{lossy, text};
+use crate::cursor::lossy;
 use crate::launcher::peel;
 use crate::logger;
 use aho_corasick::AhoCorasick;
@@ -168,25 +168,31 @@ impl PassedOn {
 
     /// What tells the stream of a line, and the line behind the prefix; `None` where a line does not have it.
     pub fn split<'l>(&self, line: &'l [u8]) -> Option<(String, &'l [u8])> {
-        let (words, rest) = self.words_of(line)?;
-        let told = self.words.iter().zip(words).filter_map(|(word, found)| match word.tells {
-            Tells::Nothing => None,
-            Tells::ByNames => Some(names_in(found)),
-            Tells::Whole => Some(without_escapes(found).into_owned()),
-        });
-        let told: Vec<String> = told.map(|name| text(&name).to_string()).collect();
-        Some((told.join(" "), rest))
+        let mut told = String::new();
+        let rest = self.words_of(line, |word, found| {
+            let name = match word.tells {
+                Tells::Nothing => return,
+                Tells::ByNames => names_in(found).into(),
+                Tells::Whole => without_escapes(found),
+            };
+            if !told.is_empty() {
+                told.push(' ');
+            }
+            told.push_str(&lossy(&name));
+        })?;
+        Some((told, rest))
     }
 
     /// The words of a line's prefix that hold names.
     fn named<'l>(&self, line: &'l [u8]) -> Option<Vec<&'l [u8]>> {
-        let (words, _) = self.words_of(line)?;
-        Some(self.words.iter().zip(words).filter(|(word, _)| word.is_name()).map(|(_, name)| name).collect())
+        let mut names = Vec::new();
+        self.words_of(line, |word, name| names.extend(word.is_name().then_some(name)))?;
+        Some(names)
     }
 
-    fn words_of<'l>(&self, line: &'l [u8]) -> Option<(Vec<&'l [u8]>, &'l [u8])> {
+    /// Takes each word of a line's prefix; what stands behind it.
+    fn words_of<'l>(&self, line: &'l [u8], mut take: impl FnMut(&Word, &'l [u8])) -> Option<&'l [u8]> {
         let mut rest = line;
-        let mut words = Vec::with_capacity(self.words.len());
         for (number, word) in self.words.iter().enumerate() {
             rest = rest.trim_ascii_start();
             let is_last = number + 1 == self.words.len();
@@ -196,17 +202,14 @@ impl PassedOn {
             };
             let (found, behind) = rest.split_at(end);
             let lacks = |names: &Vec<u8>| names_in(found) != *names;
-            if form_of(found) != word.form || word.always.as_ref().is_some_and(lacks) {
+            if !pieces(found).eq(word.form.iter().copied()) || word.always.as_ref().is_some_and(lacks) {
                 return None;
             }
-            words.push(found);
+            take(word, found);
             rest = behind;
         }
-        match rest.strip_prefix(&*self.behind) {
-            Some(rest) => Some((words, rest)),
-            // Of an empty line the prefix may have lost its blanks.
-            None => rest.trim_ascii().is_empty().then_some((words, &[])),
-        }
+        // Of an empty line the prefix may have lost its blanks.
+        rest.strip_prefix(&*self.behind).or_else(|| rest.trim_ascii().is_empty().then_some(&[]))
     }
 }
 
@@ -235,19 +238,22 @@ impl Word {
 
 /// A word with what may differ between lines taken out: numbers, and names with letters in them.
 fn form_of(word: &[u8]) -> Box<[u8]> {
-    let mut form = Vec::new();
+    pieces(word).collect()
+}
+
+fn pieces(word: &[u8]) -> impl Iterator<Item = u8> {
     let mut rest = word;
-    while let Some(&first) = rest.first() {
+    std::iter::from_fn(move || {
+        let first = *rest.first()?;
         let length = rest.iter().take_while(|b| is_of_name(b)).count();
         let (run, behind) = rest.split_at(length.max(1));
-        form.push(match length {
+        rest = behind;
+        Some(match length {
             0 => first,
             _ if is_number(run) => DIGITS,
             _ => NAME,
-        });
-        rest = behind;
-    }
-    form.into()
+        })
+    })
 }
 
 /// The names in a word, without its numbers and marks.

@@ -69,17 +69,14 @@ fn level_at(rest: &[u8]) -> Option<(Level, usize)> {
     LEVELS.iter().find(|(word, _)| rest.starts_with(word)).map(|(word, level)| (*level, word.len()))
 }
 
-/// The quick way for most lines of any log: who speaks, and the message, where a whole prefix of INFO stands at the start of the
-/// line or behind a launcher's label.
-pub(crate) fn quick(line: &[u8]) -> Option<(SpeakerRef<'_>, &[u8])> {
-    whole(line).or_else(|| {
-        let info = finder!(b"] NCCL INFO ").find(&line[..line.len().min(FAR)])?;
-        let space = memrchr(b' ', &line[..info])?;
-        let word = line[..space].iter().rposition(|b| !is_host_byte(*b) && *b != b':')? + 1;
-        let colons = line[word..].iter().take_while(|b| **b == b':').count();
-        let (label, rest) = line.split_at(word + colons);
-        whole(rest).filter(|_| is_label(label))
-    })
+/// The quick way for most lines of any log: who speaks, and the message, where a whole prefix of INFO stands behind a launcher's label.
+pub(crate) fn behind_label(line: &[u8]) -> Option<(SpeakerRef<'_>, &[u8])> {
+    let info = finder!(b"] NCCL INFO ").find(&line[..line.len().min(FAR)])?;
+    let space = memrchr(b' ', &line[..info])?;
+    let word = line[..space].iter().rposition(|b| !is_host_byte(*b) && *b != b':')? + 1;
+    let colons = line[word..].iter().take_while(|b| **b == b':').count();
+    let (label, rest) = line.split_at(word + colons);
+    whole(rest).filter(|_| is_label(label))
 }
 
 /// Whether text in front of a message is nothing but a launcher's label, or a name and a colon.
@@ -88,7 +85,8 @@ fn is_label(before: &[u8]) -> bool {
     body.is_empty() || body.strip_suffix(b":").is_some_and(|name| name.iter().all(|b| is_host_byte(*b)))
 }
 
-fn whole(line: &[u8]) -> Option<(SpeakerRef<'_>, &[u8])> {
+/// The same where it stands at the start of the line.
+pub(crate) fn whole(line: &[u8]) -> Option<(SpeakerRef<'_>, &[u8])> {
     let mut at = Cursor::new(line);
     let host = at.take_while(is_host_byte);
     at.expect(b":")?;
@@ -461,7 +459,7 @@ mod tests {
             super::pieces(line.as_bytes(), &mut |piece| found.push(piece));
             let is_plain = found == [Piece::Plain(line.as_bytes())];
             assert!(has_marker(line.as_bytes()) || is_plain, "no word of the markers stands in {line}");
-            if let Some((speaker, message)) = quick(line.as_bytes()) {
+            if let Some((speaker, message)) = whole(line.as_bytes()).or_else(|| behind_label(line.as_bytes())) {
                 let same = |piece: &Piece| matches!(piece, Piece::Nccl(m) if m.speaker == Some(speaker) && message.starts_with(m.text));
                 assert!(found.iter().any(same), "the quick way reads {line} in another way");
             }

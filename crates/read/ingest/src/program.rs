@@ -7,6 +7,7 @@ use crate::ends::{self, EndLine};
 use crate::evidence::{self, Wanted};
 use crate::facts::{BlockFacts, CommandLine, EndFact, Fact, FirstLine, MessageLine, Offered, StatementFact, TextFact};
 use crate::json_objects::JsonReader;
+use crate::label::Streams;
 use crate::last_lines::LastLines;
 use crate::launcher::{self, peel, without_inner_tags};
 use crate::nccl_log::{self, LogMessage, Version};
@@ -18,7 +19,7 @@ use crate::recent::Recent;
 use crate::wording::{with_blanks, wording};
 use crate::{command, speaker};
 use busbw_model::Speaker;
-use rustc_hash::{FxBuildHasher, FxHashMap};
+use rustc_hash::FxBuildHasher;
 use std::hash::BuildHasher;
 use std::sync::Arc;
 
@@ -28,7 +29,7 @@ const REMEMBERED: usize = 1 << 12;
 /// Reads the lines of programs.
 #[derive(Default)]
 pub(crate) struct Program {
-    streams: FxHashMap<Box<str>, u32>,
+    streams: Streams,
     met: SeenWordings,
     wordings: Wordings,
     /// Lines that are nothing but a label, and labels in front of messages.
@@ -175,7 +176,8 @@ impl Program {
     /// The line that a program printed, behind what another put in front of it.
     pub fn behind<'l>(&mut self, form: &PassedOn, line: &'l [u8]) -> &'l [u8] {
         let (stream, line) = form.split(line).unwrap_or((String::new(), line));
-        if *stream != *self.passed_on {
+        let is_none = stream.is_empty() && self.passed_on.is_empty();
+        if !is_none && *stream != *self.passed_on {
             self.passed_on = stream.into();
         }
         line
@@ -321,13 +323,10 @@ impl Program {
     }
 
     fn stream(&mut self, stream: &str, facts: &mut BlockFacts) -> u32 {
-        if let Some(index) = self.streams.get(stream) {
-            return *index;
-        }
-        let index = self.streams.len() as u32;
-        facts.new_streams.push(stream.into());
-        self.streams.insert(stream.into(), index);
-        index
+        self.streams.number(stream).unwrap_or_else(|new| {
+            facts.new_streams.push(stream.into());
+            new
+        })
     }
 
     /// A text for the readers of line-based formats.

@@ -15,7 +15,7 @@ use crate::source::Block;
 use crate::wording::{wording, wording_without_hex};
 use crate::{ends, inspector};
 use busbw_model::{ChannelSet, Edge, Place, Speaker, Transport};
-use memchr::{memchr, memchr_iter};
+use memchr::memchr;
 use rustc_hash::{FxBuildHasher, FxHashMap};
 use std::hash::BuildHasher;
 
@@ -28,6 +28,8 @@ const LONGEST_PREFIX: usize = 256;
 const MOST_CACHED: usize = 1 << 16;
 /// A longer message is not looked up among those that ranks repeat.
 const LONGEST_STATEMENT: usize = 512;
+
+type ReadPrefix = fn(&[u8]) -> Option<(SpeakerRef<'_>, &[u8])>;
 
 /// What is known of a prefix.
 #[derive(Clone, Copy, Default)]
@@ -59,8 +61,9 @@ pub(crate) struct Scanner {
     /// Texts after `via` and their transport; `None` when the text is torn.
     vias: FxHashMap<Box<[u8]>, Option<u16>>,
     recent_vias: Recent<u16, 64>,
-    /// The message of the block's last event where that is a connection.
+    /// The line of the block's last event where that is a connection, and where its channel's digits stand.
     last_edge: Vec<u8>,
+    digits: usize,
     /// Number of the block's events, then.
     events_then: usize,
     /// Statements that ranks of a host repeat, by hash of host and message, and whether they were understood.
@@ -92,11 +95,18 @@ impl Scanner {
         let (block, indent, passed_on) = (block.lines(), block.indent(), block.passed_on());
         self.program.begin_block(block, open);
         let odd = memchr(0x1b, block).is_some() || memchr(b'\r', block).is_some() || has_entities(block);
+        let is_bare = !odd && indent.is_empty() && passed_on.is_none();
         let mut start = 0;
-        let rest = block.last().filter(|last| **last != b'\n').map(|_| block.len());
-        for end in memchr_iter(b'\n', block).chain(rest) {
+        while start < block.len() {
+            let rest = &block[start..];
+            if is_bare && self.repeats_edge(rest) {
+                start += self.last_edge.len() + 1;
+                self.line += 1;
+                continue;
+            }
             // Lines without a text lack the indent.
-            let line = &block[start..end];
+            let line = &rest[..memchr(b'\n', rest).unwrap_or(rest.len())];
+            start += line.len() + 1;
             let line = if indent.is_empty() { line } else { line.strip_prefix(indent).unwrap_or(line) };
             let line = passed_on.map_or(line, |form| self.program.behind(form, line));
             if odd {
@@ -108,9 +118,8 @@ impl Scanner {
                 self.segment(line);
             }
             self.line += 1;
-            start = end + 1;
         }
-        self.facts.lines = u64::from(self.line) - rest.iter().count() as u64;
+        self.facts.lines = u64::from(self.line) - u64::from(block.last().is_some_and(|last| *last != b'\n'));
         self.flush_host();
         self.facts.spoken.iter().for_each(|spoken| self.spoken[spoken.host as usize] = NOBODY);
         self.program.end_block(block, &mut self.facts);
@@ -119,6 +128,9 @@ impl Scanner {
     }
 
     fn segment(&mut self, line: &[u8]) {
+        if line.len() == self.last_edge.len() && self.repeats_edge(line) {
+            return;
+        }
         let head = self.prefixes.start_of(line).map(|(head, length)| (head, &line[length..]));
         if let Some((head, rest)) = head.filter(|(head, _)| head.warns)
             && self.known_warning(line, head, rest)
@@ -127,12 +139,11 @@ impl Scanner {
         }
         let met = head.filter(|(head, _)| head.informs);
         let met = met.and_then(|(head, rest)| Some((rest.strip_prefix(prefix::INFO)?, head.speaker)));
-        // Most messages of NCCL's that are not quick to read are warnings: their wording shows nothing.
-        let may_be_plain = met.is_none() && !prefix::has_level(line);
-        if may_be_plain && self.program.takes(line, self.line, &mut self.facts) {
+        let met = met.or_else(|| self.whole_prefix(line, prefix::whole));
+        if met.is_none() && self.program.takes(line, self.line, &mut self.facts) {
             return;
         }
-        if let Some((message, speaker)) = met.or_else(|| self.whole_prefix(line))
+        if let Some((message, speaker)) = met.or_else(|| self.whole_prefix(line, prefix::behind_label))
             && self.known_message(line, message, speaker)
         {
             return;
@@ -149,9 +160,9 @@ impl Scanner {
         }
     }
 
-    /// The message and the speaker of a line with a whole prefix.
-    fn whole_prefix<'l>(&mut self, line: &'l [u8]) -> Option<(&'l [u8], u32)> {
-        let (speaker, message) = prefix::quick(line)?;
+    /// The message and the speaker of a line with a whole prefix, as `read` finds it.
+    fn whole_prefix<'l>(&mut self, line: &'l [u8], read: ReadPrefix) -> Option<(&'l [u8], u32)> {
+        let (speaker, message) = read(line)?;
         let speaker = self.speaker(&speaker);
         let length = line.len() - message.len() - prefix::INFO.len();
         self.remember(line, length, Head { speaker, clean: true, informs: true, ..Head::default() });
@@ -198,16 +209,14 @@ impl Scanner {
     /// the line the long way.
     fn known_message(&mut self, line: &[u8], message: &[u8], speaker: u32) -> bool {
         if message.starts_with(CHANNEL) {
-            if self.repeats_edge(speaker, message) {
-                return true;
-            }
             if let Some(edge) = read_edge(message) {
                 let Some(transport) = self.known_transport(edge.via) else { return false };
                 self.count_line(speaker, true);
                 self.push_edge(speaker, &edge, transport);
                 if matches!(message.get(BEHIND), Some(b'/' | b' ')) {
                     self.last_edge.clear();
-                    self.last_edge.extend_from_slice(message);
+                    self.last_edge.extend_from_slice(line);
+                    self.digits = line.len() - message.len() + CHANNEL.len();
                     self.events_then = self.facts.events.len();
                 }
                 return true;
@@ -237,18 +246,20 @@ impl Scanner {
         Some(transport)
     }
 
-    /// Ranks tell a connection in a line per channel, one after the other: a message that differs from the last event's in its
-    /// channel's two digits alone is that connection again.
-    fn repeats_edge(&mut self, speaker: u32, message: &[u8]) -> bool {
+    /// Ranks tell a connection in a line per channel, one after the other. Whether a text begins with a line that differs from that of the
+    /// last event in its channel's two digits alone: it is that connection again.
+    fn repeats_edge(&mut self, text: &[u8]) -> bool {
         let (last, events) = (&self.last_edge, &mut self.facts.events);
-        if events.len() != self.events_then || last.len() != message.len() || last[BEHIND..] != message[BEHIND..] {
+        let Some((line, rest)) = text.split_at_checked(last.len()) else { return false };
+        if events.len() != self.events_then || !matches!(rest.first(), None | Some(b'\n')) {
             return false;
         }
-        let [tens @ b'0'..=b'9', ones @ b'0'..=b'9'] = message[CHANNEL.len()..BEHIND] else { return false };
-        let Some(Event { speaker: teller, what: Fact::Edge(edge), .. }) = events.last_mut() else { return false };
-        if *teller != speaker {
+        let behind = self.digits + 2;
+        if line[behind..] != last[behind..] || line[..self.digits] != last[..self.digits] {
             return false;
         }
+        let [tens @ b'0'..=b'9', ones @ b'0'..=b'9'] = line[self.digits..behind] else { return false };
+        let Some(&mut Event { speaker, what: Fact::Edge(ref mut edge), .. }) = events.last_mut() else { return false };
         edge.channels.add(ChannelSet::of(u16::from((tens - b'0') * 10 + ones - b'0')));
         self.count_line(speaker, true);
         true

@@ -10,7 +10,7 @@ mod launchers;
 mod python;
 mod runners;
 
-use crate::label::{self, Whose};
+use crate::label::{self, Streams, Whose};
 use crate::logger;
 use crate::speaker;
 use busbw_model::{CollectiveCall, EndTeller, Ended, LogLevel, ProgramFrame, RankEnd, RankOutput, SourceLine, Speaker};
@@ -134,10 +134,18 @@ pub(crate) struct EndReader {
     whose: Option<(u32, Option<u32>)>,
     host: Option<String>,
     first: bool,
-    /// The last line of each stream that is of no traceback.
-    last: FxHashMap<Box<str>, SourceLine>,
-    /// The last lines of known wording of each stream.
-    known: FxHashMap<Box<str>, Vec<u64>>,
+    numbers: Streams,
+    outputs: Vec<Output>,
+}
+
+/// What a stream printed.
+#[derive(Debug, Default)]
+struct Output {
+    stream: Box<str>,
+    /// The last line that is of no traceback.
+    last: Option<SourceLine>,
+    /// The last lines of known wording.
+    known: Vec<u64>,
 }
 
 impl EndReader {
@@ -253,10 +261,7 @@ impl EndReader {
 
     /// Lines of a stream whose wording is known: a loop that goes on. Of each block the last ones.
     pub fn known(&mut self, stream: &str, lines: impl Iterator<Item = u64>) {
-        let kept = match self.known.get_mut(stream) {
-            Some(kept) => kept,
-            None => self.known.entry(stream.into()).or_default(),
-        };
+        let kept = &mut self.output(stream).known;
         kept.extend(lines);
         kept.sort_unstable();
         let more = kept.len().saturating_sub(MOST_SHOWN);
@@ -265,17 +270,23 @@ impl EndReader {
 
     /// The last line of a stream in a block that is of no traceback.
     pub fn last(&mut self, stream: &str, source: SourceLine) {
-        match self.last.get_mut(stream) {
-            Some(last) => *last = source,
-            None => drop(self.last.insert(stream.into(), source)),
-        }
+        self.output(stream).last = Some(source);
+    }
+
+    fn output(&mut self, stream: &str) -> &mut Output {
+        let number = self.numbers.number(stream).unwrap_or_else(|new| {
+            self.outputs.push(Output { stream: stream.into(), ..Output::default() });
+            new
+        });
+        &mut self.outputs[number as usize]
     }
 
     /// The output of each rank that a label or the path tells. A file of one rank's may have lines without a label.
     fn outputs(&mut self, of_path: Option<Whose>) -> Vec<RankOutput> {
         let mut found: Vec<RankOutput> = Vec::new();
-        for (stream, last) in self.last.drain() {
-            let Some(whose) = label::of_stream(&stream).or(of_path) else { continue };
+        for Output { stream, last, .. } in &mut self.outputs {
+            let Some(whose) = label::of_stream(stream).or(of_path) else { continue };
+            let Some(last) = last.take() else { continue };
             found.push(RankOutput { rank: whose.in_job(), local: whose.on_host(), host: None, last });
         }
         let whose = |output: &RankOutput| (output.rank, output.local);
@@ -290,7 +301,8 @@ impl EndReader {
             self.open.drain().filter(|(_, open)| open.headed && open.at.is_some() && !open.helper).collect();
         open.sort_by_key(|(_, open)| open.frame.place);
         for (stream, open) in open {
-            let goes_on = self.last.get(&stream).is_some_and(|last| last.place > open.frame.place);
+            let last = self.numbers.known(&stream).and_then(|known| self.outputs[known as usize].last.as_ref());
+            let goes_on = last.is_some_and(|last| last.place > open.frame.place);
             if !goes_on && !open.logged && !open.caught && !self.survived.contains_key(&stream) {
                 let Traceback { call, frames, child, relays, frame: source, .. } = open;
                 let call = call.at.is_some().then_some(call);
@@ -306,7 +318,7 @@ impl EndReader {
         self.cut_off();
         let outputs = self.outputs(of_path);
         for (end, stream) in self.found.iter_mut().zip(&self.streams) {
-            let lines = self.known.get(stream).map_or(&[][..], |lines| lines);
+            let lines = self.numbers.known(stream).map_or(&[][..], |known| &self.outputs[known as usize].known);
             let after = lines.iter().filter(|line| **line > end.source.place.line).count();
             // Without a label, what follows an error of NCCL's is another program's: its communicator is gone.
             let survives = |kind: &str| !(stream.is_empty() && kind.ends_with("DistBackendError"));
