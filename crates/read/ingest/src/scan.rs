@@ -208,19 +208,19 @@ impl Scanner {
     /// The quick way, for most lines of any log: the prefix is known and nothing else landed in the line. False sends
     /// the line the long way.
     fn known_message(&mut self, line: &[u8], message: &[u8], speaker: u32) -> bool {
-        if message.starts_with(CHANNEL) {
-            if let Some(edge) = read_edge(message) {
-                let Some(transport) = self.known_transport(edge.via) else { return false };
-                self.count_line(speaker, true);
-                self.push_edge(speaker, &edge, transport);
-                if matches!(message.get(BEHIND), Some(b'/' | b' ')) {
-                    self.last_edge.clear();
-                    self.last_edge.extend_from_slice(line);
-                    self.digits = line.len() - message.len() + CHANNEL.len();
-                    self.events_then = self.facts.events.len();
-                }
-                return true;
+        if message.starts_with(CHANNEL)
+            && let Some(edge) = read_edge(message)
+        {
+            let Some(transport) = self.known_transport(edge.via) else { return false };
+            self.count_line(speaker, true);
+            self.push_edge(speaker, &edge, transport);
+            if matches!(message.get(BEHIND), Some(b'/' | b' ')) {
+                self.last_edge.clear();
+                self.last_edge.extend_from_slice(line);
+                self.digits = line.len() - message.len() + CHANNEL.len();
+                self.events_then = self.facts.events.len();
             }
+            return true;
         }
         if finder!(MARKER).find(message).is_some_and(|at| !message[at..].starts_with(b"NCCL version")) {
             return false;

@@ -17,7 +17,7 @@ fn pod(line: &str) -> Option<(&str, Ended)> {
         ["Error", "CrashLoopBackOff", "ContainerCannotRun", "DeadlineExceeded", "ContainerStatusUnknown"];
     let words: Vec<&str> = line.split_whitespace().take(6).collect();
     let is_ready = |word: &&str| word.split_once('/').is_some_and(|(up, all)| is_number(up) && is_number(all));
-    let at = words.iter().position(|word| is_ready(word)).filter(|at| (1..=2).contains(at))?;
+    let at = words.iter().position(is_ready).filter(|at| (1..=2).contains(at))?;
     let [status, restarts, ..] = words[at + 1..] else { return None };
     let how = match status.trim_start_matches("Init:") {
         "OOMKilled" => Ended::Killed("Out Of Memory".into()),
