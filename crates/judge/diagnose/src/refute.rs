@@ -306,9 +306,10 @@ impl Refuters {
 /// Inputs whose last line somebody said.
 fn ends_in_text(run: &Run) -> HashSet<u32> {
     let is_prompt = |text: &str| text.trim_end().ends_with(['$', '#', '>']);
-    let is_last = |place: Place| run.inputs.get(place.input as usize).is_some_and(|input| input.lines == place.line);
-    let said = run.statements.iter().filter(|one| is_last(one.source.place) && !is_prompt(&one.source.text));
-    said.map(|one| one.source.place.input).collect()
+    let is_last = |place: &Place| run.inputs.get(place.input as usize).is_some_and(|input| input.lines == place.line);
+    let said = run.statements.iter().filter(|one| !is_prompt(&one.source.text)).map(|one| one.source.place);
+    let told = said.chain(run.ends.iter().map(|end| end.source.place));
+    told.filter(is_last).map(|place| place.input).collect()
 }
 
 /// A line of a program that goes on.

@@ -291,8 +291,13 @@ impl Program {
         let last = self.tracebacks.ends(stream, (body, may_be_logged), begins.as_mut());
         let joined = if begins.is_some() { ends::joined(body) } else { Vec::new() };
         let quoted = self.tracebacks.is_in_message(stream);
-        let mut may_end = || wanted.end && !quoted && !self.endless.has(text, || ends::read(body, false).is_none());
-        let end = begins.or_else(|| if last || may_end() { ends::read(body, last) } else { None });
+        let read = |last: bool| {
+            let is_of_program = |text: &str| speaker::of(text) == Speaker::Program;
+            let logged = || if last { None } else { ends::logged(body.trim_start(), is_of_program) };
+            ends::read(body, last).or_else(logged)
+        };
+        let mut may_end = || wanted.end && !quoted && !self.endless.has(text, || read(false).is_none());
+        let end = begins.or_else(|| if last || may_end() { read(last) } else { None });
         let by = match self.tracebacks.is_python(stream, end.as_ref()) {
             true => Speaker::Python,
             false if wanted.speaker || body.trim_start().starts_with('[') => speaker::of(body),

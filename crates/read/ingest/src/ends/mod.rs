@@ -12,8 +12,7 @@ mod runners;
 
 use crate::label::{self, Streams, Whose};
 use crate::logger;
-use crate::speaker;
-use busbw_model::{CollectiveCall, EndTeller, Ended, LogLevel, ProgramFrame, RankEnd, RankOutput, SourceLine, Speaker};
+use busbw_model::{CollectiveCall, EndTeller, Ended, LogLevel, ProgramFrame, RankEnd, RankOutput, SourceLine};
 pub(crate) use forms::{is_of_crash, is_of_nccl_program};
 pub(crate) use python::{Follower, beginning, exception, joined, may_be_logged};
 use rustc_hash::FxHashMap;
@@ -68,14 +67,12 @@ pub(crate) enum EndLine {
 /// What a line is that ends a traceback of its stream (`last`), or holds one of the words of ends; its labels left out.
 pub(crate) fn read(body: &str, last: bool) -> Option<EndLine> {
     let server = || forms::server(body.trim_start()).map(|end| EndLine::Ended(Box::new(end))).filter(|_| !last);
-    let logged = || if last { None } else { logged(body.trim_start()) };
-    server().or_else(|| python::read(body, last)).or_else(|| forms::read(body.trim_start())).or_else(logged)
+    server().or_else(|| python::read(body, last)).or_else(|| forms::read(body.trim_start()))
 }
 
 /// The end that a program's logger reports at a level for failures. PyTorch's and launchers' have forms of their own.
-fn logged(text: &str) -> Option<EndLine> {
-    let (_, message) = logger::read(text).filter(|(level, _)| *level == LogLevel::Error)?;
-    (speaker::of(text) == Speaker::Program).then_some(())?;
+pub(crate) fn logged(text: &str, is_of_program: impl Fn(&str) -> bool) -> Option<EndLine> {
+    let (_, message) = logger::read(text).filter(|(level, _)| *level == LogLevel::Error && is_of_program(text))?;
     let (end, logged) = match python::read(message, false).or_else(|| forms::read(message))? {
         EndLine::Exception { kind, message, .. } => {
             let logged = !forms::is_final(&kind, &message);
