@@ -92,6 +92,7 @@ impl StartedRanks {
 impl Refuters {
     pub fn of(run: &Run) -> Self {
         let ups = StartedRanks::all(run);
+        let (lines, ends_in_text) = last_lines(run);
         let finished = run.ends.iter().filter(|end| end.how == Ended::Success).map(|end| end.source.place);
         let tables = run.tables.iter().filter(|table| table.finished && !table.rows.is_empty());
         let footer = |table: &BenchTable| Some(table.out_of_bounds.as_ref()?.source.place);
@@ -121,8 +122,8 @@ impl Refuters {
             started,
             survived: HashSet::new(),
             launchers: launchers.map(|statement| statement.source.place).collect(),
-            lines: run.inputs.iter().map(|input| input.lines).collect(),
-            ends_in_text: ends_in_text(run),
+            lines,
+            ends_in_text,
             progress: progress(run),
             waited: waited.map(|end| end.source.place).collect(),
             strangers: strangers(run),
@@ -303,13 +304,19 @@ impl Refuters {
     }
 }
 
-/// Inputs whose last line somebody said.
-fn ends_in_text(run: &Run) -> HashSet<u32> {
+/// The number of lines of each input, one without an end of line counted, and the inputs whose last line somebody said.
+fn last_lines(run: &Run) -> (Vec<u64>, HashSet<u32>) {
     let is_prompt = |text: &str| text.trim_end().ends_with(['$', '#', '>']);
-    let is_last = |place: &Place| run.inputs.get(place.input as usize).is_some_and(|input| input.lines == place.line);
     let said = run.statements.iter().filter(|one| !is_prompt(&one.source.text)).map(|one| one.source.place);
     let told = said.chain(run.ends.iter().map(|end| end.source.place));
-    told.filter(is_last).map(|place| place.input).collect()
+    let mut lines: Vec<u64> = run.inputs.iter().map(|input| input.lines).collect();
+    let mut in_text = HashSet::new();
+    for place in told {
+        let Some(count) = lines.get_mut(place.input as usize).filter(|count| **count <= place.line) else { continue };
+        *count = place.line;
+        in_text.insert(place.input);
+    }
+    (lines, in_text)
 }
 
 /// A line of a program that goes on.

@@ -14,6 +14,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::Builder;
+use std::time::Duration;
 
 /// How to read.
 #[derive(Clone, Default)]
@@ -238,8 +239,8 @@ type Scanned = std::io::Result<(Block, BlockFacts)>;
 /// Blocks that are read, scanned or wait to be assembled, at most: with their facts about 1 MB each.
 const MOST_UNDER_WAY: usize = 96;
 
-/// Where threads wait for each other to have started. One that gets no memory for its signal stack aborts the process, so no other may take memory
-/// before; a channel would.
+/// Where threads wait for each other to have started. One that gets no memory for its signal stack, or for what a channel keeps of a thread that waits,
+/// aborts the process, so no other may take memory before.
 #[derive(Default)]
 struct Gate {
     /// How many wait, and whether it is open.
@@ -249,6 +250,8 @@ struct Gate {
 
 impl Gate {
     fn pass(&self) {
+        let (_kept, empty) = channel::<()>();
+        let _ = empty.recv_timeout(Duration::from_micros(50));
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.0 += 1;
         self.changed.notify_all();
@@ -275,9 +278,12 @@ fn together(reader: Blocks<Counted>, scan: Scan, threads: usize, assembler: &mut
     let rooms = Mutex::new(Vec::new());
     let gate = Gate::default();
     std::thread::scope(|scope| {
-        let read = move || read_blocks(reader, &to_workers, &buffers, &tokens);
+        let (blocks, rooms, gate) = (&blocks, &rooms, &gate);
+        let read = move || {
+            gate.pass();
+            read_blocks(reader, &to_workers, &buffers, &tokens)
+        };
         for worker in 0..threads {
-            let (blocks, rooms, gate) = (&blocks, &rooms, &gate);
             let (to_assembler, scanner) = (to_assembler.clone(), Scanner::new(worker));
             let work = move || {
                 gate.pass();
@@ -289,11 +295,14 @@ fn together(reader: Blocks<Counted>, scan: Scan, threads: usize, assembler: &mut
             })?;
         }
         drop(to_assembler);
-        gate.open_to(threads);
-        let reading = Builder::new().spawn_scoped(scope, read).map_err(no_thread)?;
+        let reading = Builder::new().spawn_scoped(scope, read).map_err(|error| {
+            gate.open_to(threads);
+            no_thread(error)
+        })?;
+        gate.open_to(threads + 1);
         // Both channels end here, whatever happened: who still sends on them stops, and the scope's threads with it.
         let again = (scan, Scanner::new(threads));
-        let assembled = assemble_in_order(scanned, again, (permits, &rooms, give_back), assembler);
+        let assembled = assemble_in_order(scanned, again, (permits, rooms, give_back), assembler);
         let read = reading.join().unwrap_or_else(|_| Err(std::io::Error::other("the reading thread failed")));
         assembled.and(read)
     })
