@@ -19,7 +19,7 @@ const WAITS: usize = 100;
 const THREADS: usize = 4;
 const PLANS_OF_THREAD: usize = 200;
 /// More events than anybody keeps room for, while nobody reads.
-const FLOOD: u64 = 600_000;
+const FLOOD: u64 = 3_000_000;
 const BYTES: u64 = 1 << 19;
 /// How often the library is closed and loaded again.
 const LOADS: usize = 3;
