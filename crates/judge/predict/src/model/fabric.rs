@@ -86,14 +86,14 @@ fn simulation(cluster: &Cluster, traffic: Traffic) -> Option<Simulation> {
     simulate(cluster, &traffic, &Options { seeds, ..Options::default() }).ok()
 }
 
-/// The busbw that a slow seed (p5), the median and a fast one (p95) leave, as the time model measures it: both have their share
+/// The busbw that the worst seed, a slow one (p5), the median and a fast one (p95) leave, as the time model measures it: both have their share
 /// of a link's rate that is payload. None where no link of the fabric holds anything back.
-pub(super) fn caps(simulation: &Simulation, figures: &Figures) -> [Option<f64>; 3] {
+pub(super) fn caps(simulation: &Simulation, figures: &Figures) -> [Option<f64>; 4] {
     let arrives = figures.network.as_ref().map_or(1.0, |network| {
         network.payload_of_a_gpu / network.line_of_a_gpu.max(f64::MIN_POSITIVE) / payload(network.transport)
     });
-    let Distribution { p5, p50, p95, .. } = simulation.busbw;
-    [p5, p50, p95].map(|busbw| is_held_back(busbw, simulation).then_some(busbw.0 * arrives))
+    let Distribution { min, p5, p50, p95, .. } = simulation.busbw;
+    [min, p5, p50, p95].map(|busbw| is_held_back(busbw, simulation).then_some(busbw.0 * arrives))
 }
 
 fn is_held_back(busbw: GBps, simulation: &Simulation) -> bool {

@@ -149,23 +149,25 @@ fn row(
     // Without a peer busbw is zero by its factor, and so is its limit, however fast the rank copies to itself.
     let limit_busbw = if limit.algbw.0.is_finite() { collective.busbw(limit.algbw, ranks) } else { GBps(0.0) };
     let simulation = fabric.simulated(algorithm);
-    let caps = simulation.map_or([None; 3], |simulation| fabric::caps(simulation, figures));
+    let caps = simulation.map_or([None; 4], |simulation| fabric::caps(simulation, figures));
     let estimate = |cap: Option<f64>| timing::estimate(figures, collective, candidate, size, cap);
     // The slow seed has the least; where it is not held back, none is.
-    let is_hashed = caps[0].is_some();
-    let [slow, estimated, fast] = if is_hashed { caps.map(estimate) } else { [estimate(None); 3] };
+    let is_hashed = caps[1].is_some();
+    let [worst, slow, estimated, fast] = if is_hashed { caps.map(estimate) } else { [estimate(None); 4] };
     // A model of measurements may not promise more than physics.
     let least = if limit.algbw.0 > 0.0 { size.0 as f64 / limit.algbw.0 / 1e3 } else { 0.0 };
     let algbw = |time: f64| GBps::from_transfer(size, Micros(time.max(least)));
     let busbw = |time: f64| collective.busbw(algbw(time), ranks);
     let time = estimated.total().max(least);
     let error = band::of(figures, size);
+    // A hash that is polarised is as the worst seed, every time.
+    let slowest = (slow.total() * error.slowest).max(worst.total());
     PredictionRow {
         size,
         time: Micros(time),
         algbw: algbw(time),
         busbw: busbw(time),
-        band: (busbw(slow.total() * error.slowest), busbw(fast.total() * error.fastest)),
+        band: (busbw(slowest), busbw(fast.total() * error.fastest)),
         over_seeds: is_hashed.then(|| (busbw(slow.total()), busbw(fast.total()))),
         limit: limit_busbw,
         algorithm,

@@ -202,3 +202,13 @@ proptest! {
         prop_assert!(at(&cluster, collective, size * 2).time.0 >= at(&cluster, collective, size).time.0 * 0.9);
     }
 }
+
+/// Switches that all hash alike are as the worst seed.
+#[test]
+fn the_band_holds_a_hash_that_is_polarised() {
+    let text = include_str!("../../../../../examples/clusters/h20x8.toml");
+    let prediction =
+        predict(&crate::cluster::parse(text).expect("a cluster"), Collective::AllReduce, &[Bytes(4 << 30)]);
+    let worst = prediction.fabric.expect("a fabric").busbw.min;
+    assert!(prediction.rows[0].band.0.0 <= worst.0, "{:?} {worst}", prediction.rows[0].band);
+}
