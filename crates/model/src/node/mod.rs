@@ -194,6 +194,14 @@ impl NodeFacts {
         self.lines.iter().filter(is_about)
     }
 
+    /// Whether it may be one of these hosts, of which some are named with their domain (`node1.cluster.local`): where a name lacks on
+    /// either side, it may.
+    pub fn may_be_of(&self, hosts: &[&str]) -> bool {
+        let in_domain = |name: &str, host: &str| name.strip_prefix(host).is_some_and(|rest| rest.starts_with('.'));
+        let is_it = |host: &&str| *host == self.host || in_domain(host, &self.host) || in_domain(&self.host, host);
+        hosts.is_empty() || self.host.is_empty() || hosts.iter().any(is_it)
+    }
+
     /// Whether NVLink is meant to join the GPUs: some link is up, or there are several GPUs and NVSwitches. GPUs on PCIe
     /// cards have links too, which are all down without a bridge (github.com/NVIDIA/NVSentinel/pull/1481).
     pub fn is_joined_by_nvlink(&self) -> bool {

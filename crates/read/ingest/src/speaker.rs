@@ -3,6 +3,7 @@
 use crate::cursor::finder;
 use crate::ends;
 use crate::evidence::KNOWN;
+use crate::text::is_number;
 use busbw_model::Speaker;
 use memchr::memmem::Finder;
 
@@ -192,10 +193,6 @@ fn behind_process(line: &str) -> Option<&str> {
     let (host, pid) = head.split_once(':')?;
     let process = !host.is_empty() && !host.contains(' ') && pid.split(':').all(is_number);
     process.then(|| rest.trim_start())
-}
-
-fn is_number(text: &str) -> bool {
-    !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit())
 }
 
 #[cfg(test)]

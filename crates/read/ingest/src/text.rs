@@ -15,6 +15,11 @@ pub struct TextLine<'a> {
     pub text: &'a str,
 }
 
+/// Whether a text is digits and nothing else.
+pub(crate) fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit())
+}
+
 /// A text parted behind the digits that it begins with.
 pub(crate) fn part_digits(text: &str) -> (&str, &str) {
     text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()))

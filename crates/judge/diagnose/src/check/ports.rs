@@ -89,14 +89,14 @@ fn state(at: Port, all: &[Port], report: &mut AreaReport) {
     }
     let until = format!("until it is up, leave it out: `export NCCL_IB_HCA=^{}`", at.device.name);
     let remedy = format!("{}; {until}", remedy_of_state(at));
-    let mut active = all.iter().filter(|other| other.is_active());
-    let is_spare = active.clone().any(|other| other.device.name == at.device.name);
-    let alike = active.clone().filter(|other| other.is_like(at)).count();
-    let down = all.iter().filter(|other| !other.is_active() && other.is_like(at)).count();
-    if at.port.physical_state.as_deref() == Some("Disabled") && active.clone().next().is_some() && alike <= 2 * down {
+    let (active, down): (Vec<Port>, Vec<Port>) = all.iter().partition(|other| other.is_active());
+    let alike = |ports: &[Port]| ports.iter().filter(|other| other.is_like(at)).count();
+    let is_off = at.port.physical_state.as_deref() == Some("Disabled");
+    if is_off && !active.is_empty() && alike(&active) <= 2 * alike(&down) {
         return report.skip(ITEM, format!("{detail}: is a cable meant to be in this port?"));
     }
-    if !is_spare && (active.clone().any(|other| other.is_like(at)) || active.next().is_none()) {
+    let is_spare = active.iter().any(|other| other.device.name == at.device.name);
+    if !is_spare && (alike(&active) > 0 || active.is_empty()) {
         return report.fail(ITEM, detail, Some(Code::IbTransportError), remedy);
     }
     report.warn(ITEM, detail, Some(Code::IbTransportError), remedy);

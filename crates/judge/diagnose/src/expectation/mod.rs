@@ -14,7 +14,7 @@ mod uneven;
 
 use crate::UserFacts;
 use crate::case::{Case, Test};
-use crate::rules::{environment, sound};
+use crate::rules::sound;
 use busbw_model::{
     Code, Collective, Evidence, Expected, ExpectedRow, ExpectedTable, Finding, GBps, Gain, Judged, Judgement, Reached,
     Severity, Subject,
@@ -78,15 +78,15 @@ fn prospect<'a>(case: &Case, test: &'a Test<'a>, given: &UserFacts, known: &mut 
         test,
         collective,
         described: given.cluster.is_some(),
-        held_by: is_held.then(|| holders(case)),
+        held_by: is_held.then(|| holders(case, test)),
         hypotheses,
         chosen,
     })
 }
 
 /// How the findings begin of variables that hold a machine back.
-fn holders(case: &Case) -> Vec<String> {
-    environment::hindering(case).map(|setting| format!("{}={} ", setting.name, setting.value)).collect()
+fn holders(case: &Case, test: &Test) -> Vec<String> {
+    setting::hindering(case, test).map(|setting| format!("{}={} ", setting.name, setting.value)).collect()
 }
 
 /// What the largest test should have reached.

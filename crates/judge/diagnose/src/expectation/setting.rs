@@ -3,7 +3,7 @@
 use crate::UserFacts;
 use crate::case::{Case, Test};
 use crate::rules::environment;
-use busbw_model::{Communicator, EnvOrigin, EnvSetting, Run, counted};
+use busbw_model::{Communicator, EnvOrigin, EnvSetting, NodeFacts, Run, counted};
 use busbw_predict::cluster::{GpuLinks, MachineHints};
 use busbw_predict::{Cluster, cluster};
 
@@ -25,18 +25,23 @@ pub(super) fn unhindered(case: &Case, test: &Test, given: &UserFacts, on_sockets
     let Some(ranks) = test.table.nranks.map(|ranks| ranks as usize).filter(|_| given.cluster.is_none()) else {
         return Vec::new();
     };
-    let mut run = part(case.run, test);
-    let hindering: Vec<&EnvSetting> = environment::hindering(case).collect();
-    run.nccl.env.retain(|setting| !hindering.contains(&setting));
-    let is_held = hindering.iter().any(|setting| setting.source.place.input == test.table.place.input) || on_sockets;
-    if !is_held {
+    let hindering: Vec<&EnvSetting> = hindering(case, test).collect();
+    if hindering.is_empty() && !on_sockets {
         return Vec::new();
     }
+    let mut run = part(case.run, test);
+    run.nccl.env.retain(|setting| !hindering.contains(&setting));
     run.nccl.networks.clear();
     run.communicators.iter_mut().for_each(|comm| comm.transports.clear());
     let mut clusters = cluster::hypotheses(&run, &hints(test, given, ranks));
     set(&mut clusters, run.nccl.env.iter());
     clusters
+}
+
+/// The variables of the table's own input that hold a machine back.
+pub(super) fn hindering<'a>(case: &Case<'a>, test: &Test) -> impl Iterator<Item = &'a EnvSetting> {
+    let input = test.table.place.input;
+    environment::hindering(case).filter(move |setting| setting.source.place.input == input)
 }
 
 fn set<'a>(clusters: &mut [Cluster], settings: impl Iterator<Item = &'a EnvSetting>) {
@@ -122,7 +127,13 @@ fn part(run: &Run, test: &Test) -> Run {
     part.nccl.patterns = log.patterns.iter().filter(|pattern| pattern.source.place.input == input).cloned().collect();
     part.topo_matrices = run.topo_matrices.clone();
     part.topo_xmls = run.topo_xmls.clone();
-    part.machines = run.machines.clone();
+    // Facts of a machine are many; its ports tell which network it has.
+    let ports = |machine: &NodeFacts| NodeFacts {
+        host: machine.host.clone(),
+        rdma: machine.rdma.clone(),
+        ..NodeFacts::default()
+    };
+    part.machines = run.machines.iter().filter(|machine| machine.may_be_of(&hosts)).map(ports).collect();
     part
 }
 

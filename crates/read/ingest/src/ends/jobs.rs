@@ -2,7 +2,7 @@
 
 use super::codes::{by_failure, by_signal};
 use crate::cursor::finder;
-use crate::text::{leading, parted};
+use crate::text::{is_number, leading, parted};
 use busbw_model::{EndTeller, Ended, RankEnd};
 
 pub(super) fn read(line: &str) -> Option<RankEnd> {
@@ -62,8 +62,4 @@ fn by_state(state: &str, code: &str, signal: &str) -> Option<Ended> {
         Some(number @ 1..) => by_signal(number, &format!("signal {number}")),
         _ => by_failure(code).unwrap_or(Ended::Exit(None)),
     })
-}
-
-fn is_number(text: &str) -> bool {
-    !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit())
 }

@@ -23,7 +23,7 @@ pub(super) fn read(
     let of_ports = ports.as_ref().and_then(|ports| ports.transport);
     let transport = transport(run).or(of_ports.filter(|_| size.nodes > 1));
     let of_machine = machine.filter(|_| transport == Some(NetTransport::Efa)).and_then(|machine| machine.nics);
-    let count = of_machine.or_else(|| count(run, host, size, notes));
+    let count = of_machine.or_else(|| count(run, host, size, ports.as_ref(), notes));
     let used = size.nodes > 1 || count.is_some();
     NetworkFacts {
         transport: transport.filter(|_| used).map_or(StatedTransport::Unknown, StatedTransport::Is),
@@ -117,7 +117,7 @@ fn is_slingshot(run: &Run) -> bool {
 }
 
 /// NICs of a host: those that connections used, else those that a topology or NCCL lists, else as many as GPUs send from.
-fn count(run: &Run, host: &HostClues, size: &Size, notes: &mut Vec<String>) -> Option<usize> {
+fn count(run: &Run, host: &HostClues, size: &Size, ports: Option<&Ports>, notes: &mut Vec<String>) -> Option<usize> {
     let connections = run.communicators.first().map(|comm| comm.transports.as_slice()).unwrap_or_default();
     let used: BTreeSet<u32> = connections.iter().filter(|t| t.kind.is_network()).filter_map(|t| t.nic).collect();
     if !used.is_empty() {
@@ -132,7 +132,7 @@ fn count(run: &Run, host: &HostClues, size: &Size, notes: &mut Vec<String>) -> O
     if let Some(named) = run.nccl.env_value("NCCL_IB_HCA").and_then(|setting| whole_names(&setting.value)) {
         return Some(named);
     }
-    if let Some(ports) = Ports::of(run) {
+    if let Some(ports) = ports {
         return Some(ports.count);
     }
     let physical = |name: &&str| !name.contains('+');
@@ -156,11 +156,8 @@ struct Ports {
 impl Ports {
     /// Of the hosts that ran; of the one with the least, which a collective over all waits for.
     fn of(run: &Run) -> Option<Self> {
-        let ran: BTreeSet<&str> = run.tables.iter().flat_map(BenchTable::hosts).collect();
-        let took_part = |machine: &&NodeFacts| {
-            ran.is_empty() || machine.host.is_empty() || ran.iter().any(|host| same_host(host, &machine.host))
-        };
-        let machines = run.machines.iter().filter(took_part).filter_map(Self::of_machine);
+        let ran: Vec<&str> = run.tables.iter().flat_map(BenchTable::hosts).collect();
+        let machines = run.machines.iter().filter(|machine| machine.may_be_of(&ran)).filter_map(Self::of_machine);
         machines.min_by(|a, b| a.together().total_cmp(&b.together()))
     }
 
@@ -184,12 +181,6 @@ impl Ports {
     fn together(&self) -> f64 {
         self.count as f64 * self.rate.0
     }
-}
-
-/// `node1` and `node1.cluster.local`.
-fn same_host(a: &str, b: &str) -> bool {
-    let in_domain = |name: &str, host: &str| name.strip_prefix(host).is_some_and(|rest| rest.starts_with('.'));
-    a == b || in_domain(a, b) || in_domain(b, a)
 }
 
 /// Ports that NCCL fused into the device of an index: 1 for a plain one.
