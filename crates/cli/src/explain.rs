@@ -37,8 +37,13 @@ pub fn run(flags: &Explain) -> Result<ExitCode, String> {
     let run = read(&sources, &options);
     drop(bar);
     let run = run.map_err(|e| e.to_string())?;
-    let (cluster_told, load) = (cluster.as_ref(), load.as_ref());
-    let given = UserFacts { cluster: cluster_told, load, nics: flags.nics, book: Some(&book), ..UserFacts::default() };
+    let given = UserFacts {
+        cluster: cluster.as_ref(),
+        load: load.as_ref(),
+        nics: flags.nics,
+        book: Some(&book),
+        ..UserFacts::default()
+    };
     let diagnosis = busbw_diagnose::diagnose_with(&run, &given.with_gpus(flags.gpus.clone()));
     if run.is_empty() && diagnosis.findings.is_empty() {
         return Err(unknown(&run, &files, &book));
