@@ -48,7 +48,7 @@ pub(crate) fn judge(case: &Case, given: &UserFacts, findings: &mut Vec<Finding>)
                 if let Some(nic) = placed.busiest.nic {
                     let _ = write!(finding.title, "; busiest NIC: {nic}");
                 }
-                let _ = write!(finding.explanation, " On the cluster {}.", placed.words());
+                let _ = write!(finding.explanation, " On the described cluster {}.", placed.words());
             }
             None if has_even(placed.test) => {}
             None => findings.extend(placed.finding()),
@@ -154,7 +154,7 @@ impl<'a> Placed<'a> {
 
     fn words(&self) -> String {
         format!(
-            "as described, {} at line rate takes {} at least and {} are predicted, where {} were measured",
+            "{}, needs {} at line rate; {} are predicted, {} were measured",
             self.busiest.nic.map_or_else(|| self.busiest.rank.to_string(), |nic| nic.to_string()),
             self.least(),
             self.largest.time,
