@@ -3,10 +3,10 @@
     sudo python3 benches/alltoallv.py [--repeat 3] [--busbw target/release/busbw] [--netlab 61]
 
 The CPU engine in the net lab. Links are slow enough that the network decides and not the machine, in both directions:
-what a host sends waits in the host, what it receives waits at the switch, whose port holds little, so that senders who
-meet there lose packets (incast). Each load of `bench alltoallv --load` runs in turn; what is predicted is that of a
-described cluster with NICs of the same rate and kernel sockets. Prints a table, and writes all samples to
-benches/results/alltoallv-DATE.json.
+what a host sends waits in the host, what it receives waits at the switch. With --port-buffer, a port of the switch holds
+less, and senders who meet there lose packets (incast). Each load of `bench alltoallv --load` runs in turn; what is
+predicted is that of a described cluster with NICs of the same rate and kernel sockets. Prints a table, and writes all
+samples to benches/results/alltoallv-DATE.json.
 """
 
 from __future__ import annotations
@@ -30,8 +30,6 @@ LOADS = tuple(f"W{number}" for number in range(8))
 RATE_GBPS = 0.2
 SIZES = ["-b", "1M", "-e", "16M", "-f", "4"]
 """Of a size, a rank sends as much in the mean."""
-PORT_BUFFER = "1mb"
-"""What a port of the switch holds."""
 
 
 @dataclass(frozen=True)
@@ -58,15 +56,15 @@ TOPOLOGIES = (Topology(4, 1), Topology(2, 2))
 class Lab:
     """The net lab with a topology."""
 
-    def __init__(self, topology: Topology, number: int, busbw: Path) -> None:
+    def __init__(self, topology: Topology, arguments: argparse.Namespace) -> None:
         """Bring it up."""
-        self.topology, self.busbw = topology, busbw
+        self.topology, self.busbw, number = topology, arguments.busbw, arguments.netlab
         self.environment = os.environ | {"NETLAB": str(number)}
         self.netlab("up", str(topology.hosts))
         limit = ["root", "tbf", "rate", f"{RATE_GBPS * 1000:.0f}mbit", "burst", "64kb", "limit"]
         for host in range(1, topology.hosts + 1):
             self.netlab("exec", str(host), "tc", "qdisc", "replace", "dev", "eth0", *limit, "8mb")
-            port = ["tc", "qdisc", "replace", "dev", f"nl{number}n0h{host}", *limit, PORT_BUFFER]
+            port = ["tc", "qdisc", "replace", "dev", f"nl{number}n0h{host}", *limit, arguments.port_buffer]
             subprocess.run(port, check=True)
 
     def netlab(self, *words: str) -> str:
@@ -81,7 +79,7 @@ class Lab:
         """Run a load; a result of each size and repetition."""
         ranks, hosts = self.topology.ranks, self.topology.hosts
         named = ",".join(f"h{host}:{ranks}" for host in range(1, hosts + 1))
-        told = folder / "measured.json"
+        told = folder / f"{hosts}-{load}.json"
         words = [str(self.busbw), "bench", "alltoallv", "--load", load, *SIZES, "-J", str(told)]
         words += ["-n", "1", "-w", "1", "-c", "0", "--repeat", str(repeat)]
         self.netlab("exec", "1", "mpirun.openmpi", "-np", str(ranks * hosts), "--host", named, *words)
@@ -118,7 +116,7 @@ def row(load: str, size: int, results: list[dict[str, Any]], predicted: dict[str
 
 def measure(topology: Topology, arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """Measure all loads of a topology."""
-    lab = Lab(topology, arguments.netlab, arguments.busbw)
+    lab = Lab(topology, arguments)
     rows = []
     try:
         for load in LOADS:
@@ -153,6 +151,7 @@ def main() -> int:
     """Measure all topologies."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--port-buffer", default="8mb", help="what a port of the switch holds (%(default)s)")
     parser.add_argument("--busbw", type=Path, default=origin.ROOT / "target/release/busbw")
     parser.add_argument("--netlab", type=int, default=61)
     parser.add_argument("--out", type=Path)
@@ -165,6 +164,7 @@ def main() -> int:
     error = median(deviations)
     result = head | {
         "repeat": arguments.repeat,
+        "port_buffer": arguments.port_buffer,
         "topologies": topologies,
         "median_error": error,
         "worst_error": max(deviations),

@@ -86,7 +86,7 @@ const EXPLAIN_EXAMPLES: &str = "Examples:
   busbw explain --advice run.log             with command lines to run next
   busbw explain --cluster c.toml run.log     compare the run with the speed expected on this cluster
   busbw explain --gpus 8xH100 --nics 8x400G table.txt   the same, if a table names neither
-  busbw explain --cluster c.toml --load tokens.txt a2av.log  which rank and NIC are hot in an alltoallv
+  busbw explain --cluster c.toml --load W1 run.log       which rank and NIC are hot in an alltoallv
   busbw explain --rules my.toml run.log      with your own signatures
   busbw explain --json run.log | jq '.findings[0]'
   busbw explain -o report.html --json=report.json run.log    a page and JSON

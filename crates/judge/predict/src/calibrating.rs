@@ -167,7 +167,7 @@ mod tests {
         for collective in [Collective::AllGather, Collective::ReduceScatter] {
             let expected = table(&four, collective, slow);
             let off = Part::of(Constants::built_in(), &four, &expected).unwrap().deviations(found.factors);
-            assert!(off.iter().all(|off| off.abs() < 0.06), "{collective}: {off:?}");
+            assert!(off.iter().all(|off| off.abs() < 0.07), "{collective}: {off:?}");
         }
     }
 
