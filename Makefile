@@ -120,7 +120,7 @@ bench-monitor: build ## Measure the processor time of watching 16 ports (3 minut
 bench-tune: ## Race the settings of the third field report over 1,000 seeds (seconds)
 	$(CARGO) run --profile tests --locked --quiet -p busbw-benches --bin bench-tune
 
-bench-alltoallv: build ## Measure uneven exchanges beside their prediction, in two labs (as root, with Open MPI; 6 minutes)
+bench-alltoallv: build ## Measure uneven exchanges beside their prediction, in two labs (as root, with Open MPI; 4 minutes)
 	python3 benches/alltoallv.py
 
 bench-tuning: build ## Measure what a tuning table gains on sizes that were not measured, in three labs (as root, with Open MPI; 25 minutes)
