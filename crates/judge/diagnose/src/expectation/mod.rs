@@ -10,7 +10,7 @@ mod judge;
 mod question;
 mod setting;
 mod suspects;
-mod uneven;
+pub(crate) mod uneven;
 
 use crate::UserFacts;
 use crate::case::{Case, Test};
@@ -47,9 +47,10 @@ pub(crate) fn prospects<'a>(case: &'a Case<'a>, given: &UserFacts) -> Vec<Prospe
 }
 
 fn prospect<'a>(case: &Case, test: &'a Test<'a>, given: &UserFacts, known: &mut Congestions) -> Option<Prospect<'a>> {
-    let is_uneven = test.table.rows.iter().any(|row| row.skew.is_some());
-    let judged =
-        !is_uneven && !test.on_cores() && test.table.nranks != Some(1) && question::doubted(test.table).is_none();
+    let judged = !uneven::is_uneven(test, given)
+        && !test.on_cores()
+        && test.table.nranks != Some(1)
+        && question::doubted(test.table).is_none();
     let collective = test.table.collective.filter(|_| judged)?;
     let clusters = setting::of(case, test, given).into_iter();
     let mut hypotheses: Vec<_> =
