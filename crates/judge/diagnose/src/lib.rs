@@ -19,6 +19,7 @@ mod findings;
 mod interfaces;
 pub mod known_faults;
 pub mod labelled;
+mod last_word;
 mod lines;
 mod order;
 mod outcome;

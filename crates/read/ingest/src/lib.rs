@@ -8,6 +8,7 @@ mod command;
 mod context;
 mod cursor;
 mod ends;
+mod envelope;
 mod evidence;
 mod facts;
 mod folder;

@@ -2,6 +2,7 @@
 
 use crate::assemble::Assembler;
 use crate::ends::Follower;
+use crate::envelope::laid_out;
 use crate::facts::{BlockFacts, Event};
 use crate::scan::Scanner;
 use crate::source::{Block, Blocks, ReadError, Source, binary_kind, read_up_to};
@@ -105,7 +106,9 @@ fn read_one(source: &Source, options: &ReadOptions, assembler: &mut Assembler) -
         assembler
             .problem(1, format!("the text of `busbw {command}`; explain reads its JSON: `busbw {command} --json`"));
     }
-    let may_be_document = start.trim_ascii_start().starts_with(b"{");
+    let begins = start.trim_ascii_start();
+    let is_list = begins.strip_prefix(b"[").is_some_and(|list| list.trim_ascii_start().starts_with(b"{"));
+    let may_be_document = begins.starts_with(b"{") || is_list;
     let mut reader: Box<dyn Read + Send> = Box::new(Cursor::new(start).chain(reader));
     if may_be_document {
         let mut whole = Vec::new();
@@ -113,6 +116,9 @@ fn read_one(source: &Source, options: &ReadOptions, assembler: &mut Assembler) -
         if read_document(&whole, assembler) {
             return Ok(whole.len() as u64);
         }
+        let records =
+            Some(&whole).filter(|whole| (whole.len() as u64) < LARGEST_DOCUMENT).and_then(|whole| laid_out(whole));
+        let whole = records.unwrap_or(whole);
         reader = Box::new(Cursor::new(whole).chain(reader));
     }
     let threads = options.threads.or_else(|| std::thread::available_parallelism().ok()).map_or(1, NonZeroUsize::get);

@@ -3,6 +3,7 @@
 //! Blocks are read, not mapped: a log may shrink while it is read, and a pipe cannot be mapped at all.
 
 use crate::clean::indent;
+use crate::envelope::Envelope;
 use crate::passed_on::PassedOn;
 use busbw_model::Run;
 use memchr::memrchr;
@@ -151,6 +152,7 @@ pub(crate) struct Block {
     length: usize,
     indent: Vec<u8>,
     passed_on: Option<Arc<PassedOn>>,
+    envelope: Option<Arc<Envelope>>,
 }
 
 impl Block {
@@ -167,6 +169,11 @@ impl Block {
     pub fn passed_on(&self) -> Option<&PassedOn> {
         self.passed_on.as_deref()
     }
+
+    /// What its lines are records of, since the first block that shows it.
+    pub fn envelope(&self) -> Option<&Envelope> {
+        self.envelope.as_deref()
+    }
 }
 
 /// Cuts an input into blocks of whole lines.
@@ -180,6 +187,7 @@ pub(crate) struct Blocks<R> {
     most: usize,
     indent: Option<Vec<u8>>,
     passed_on: Option<Arc<PassedOn>>,
+    envelope: Option<Arc<Envelope>>,
     done: bool,
 }
 
@@ -198,6 +206,7 @@ impl<R: Read> Blocks<R> {
             most: Self::SIZE,
             indent: None,
             passed_on: None,
+            envelope: None,
             done: false,
         }
     }
@@ -217,10 +226,14 @@ impl<R: Read> Blocks<R> {
         let any = self.fill_block(block)?;
         let indent = self.indent.get_or_insert_with(|| indent(block.lines()).to_vec());
         block.indent.clone_from(indent);
-        if self.passed_on.is_none() {
+        if self.passed_on.is_none() && self.envelope.is_none() {
+            self.envelope = Envelope::of(block.lines()).map(Arc::new);
+        }
+        if self.passed_on.is_none() && self.envelope.is_none() {
             self.passed_on = PassedOn::of(block.lines()).map(Arc::new);
         }
         block.passed_on.clone_from(&self.passed_on);
+        block.envelope.clone_from(&self.envelope);
         Ok(any)
     }
 

@@ -1,0 +1,263 @@
+//! Records in which collectors keep what programs print, a line in each: exports of clouds, drivers of containers, loggers that write JSON.
+//!
+//! None of them is known here. Where the lines of an input are records, the member that holds what programs print is the one in which
+//! their lines begin.
+
+mod forms;
+mod laid_out;
+
+use crate::clean::without_escapes;
+use crate::launcher::peel;
+use crate::logger;
+use crate::passed_on;
+use forms::Form;
+pub(crate) use laid_out::laid_out;
+use rustc_hash::FxHashSet;
+use serde_json::{Map, Value};
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+/// Lines of a block from which its records are learnt, and those of its first that may be none.
+const SAMPLE: usize = 1000;
+const MOST_BEFORE: usize = 4;
+
+/// What members are called in which a program's text stands: of two that could be it, the one with such a name is.
+const SAID: [&str; 11] =
+    ["log", "text", "textpayload", "message", "msg", "event", "line", "raw", "body", "logentry", "logmessage"];
+/// Members that tell whose line it is.
+const WHOSE: [&str; 17] = [
+    "rank",
+    "pod",
+    "podname",
+    "logstream",
+    "logstreamname",
+    "replica",
+    "worker",
+    "task",
+    "taskid",
+    "host",
+    "hostname",
+    "node",
+    "nodename",
+    "instance",
+    "container",
+    "containername",
+    "pid",
+];
+/// Levels of a program's logger, and what it writes of an exception beside the message.
+const LEVELS: [&str; 4] = ["level", "lvl", "levelname", "loglevel"];
+const EXCEPTIONS: [&str; 6] = ["exception", "exc_info", "stack_trace", "stacktrace", "exc_text", "error"];
+
+/// The names of a member and of those that it stands in, the outermost first.
+type Path = Vec<String>;
+
+/// The form of an input's records.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Envelope {
+    form: Form,
+    said: Path,
+    /// What differs between the records of several processes.
+    whose: Option<Path>,
+    /// The level is the logger's: of what programs print themselves, collectors give a level to all that stands on one stream.
+    levelled: bool,
+}
+
+/// What a record says.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Said {
+    pub stream: String,
+    pub text: String,
+}
+
+impl Said {
+    /// The lines of its text, without colours.
+    pub fn lines(&self) -> impl Iterator<Item = Cow<'_, [u8]>> {
+        let lines = self.text.split(['\n', '\r']).filter(|line| !line.is_empty());
+        lines.map(|line| without_escapes(line.as_bytes()))
+    }
+}
+
+/// What a member has in the records of a sample.
+#[derive(Default)]
+struct Member {
+    records: usize,
+    beginnings: usize,
+    with_blanks: usize,
+    values: FxHashSet<String>,
+    length: usize,
+}
+
+impl Envelope {
+    /// That of a block's lines, if they are records.
+    pub fn of(block: &[u8]) -> Option<Self> {
+        let lines = || block.split(|b| *b == b'\n').map(<[u8]>::trim_ascii).filter(|line| !line.is_empty());
+        let forms = lines().take(MOST_BEFORE).filter_map(|line| Form::of(&String::from_utf8_lossy(line)));
+        forms.take(1).find_map(|form| {
+            let sample = lines().take(SAMPLE).map(String::from_utf8_lossy);
+            let read: Vec<Option<Value>> = sample.map(|line| Some(form.read(&line)?.1)).collect();
+            let lines = read.len();
+            let records: Vec<Value> = read.into_iter().flatten().collect();
+            (records.len() * 2 > lines).then(|| Self::learn(form, &records))?
+        })
+    }
+
+    fn learn(form: Form, records: &[Value]) -> Option<Self> {
+        let mut members: BTreeMap<Path, Member> = BTreeMap::new();
+        for record in records {
+            walk(record, &mut Vec::new(), &mut |path, text| {
+                let member = members.entry(path.to_vec()).or_default();
+                member.records += 1;
+                member.beginnings += usize::from(passed_on::begins(text));
+                member.with_blanks += usize::from(text.trim_end().contains([' ', '\t']));
+                member.length += text.len();
+                member.values.insert(text.to_string());
+            });
+        }
+        let is_common = |member: &Member| member.records * 2 > records.len();
+        let is_text =
+            |member: &Member, path: &Path| member.beginnings > 0 || is_named(path, &SAID) && member.with_blanks > 0;
+        let texts = members.iter().filter(|(path, member)| is_common(member) && is_text(member, path));
+        let (said, _) = texts.max_by_key(|(path, member)| {
+            (member.beginnings, is_named(path, &SAID), member.with_blanks, member.length)
+        })?;
+        let tells = |path: &Path, member: &Member| {
+            is_named(path, &WHOSE)
+                && is_common(member)
+                && member.values.len() > 1
+                && member.values.len() * 2 <= records.len()
+        };
+        let whose = members.iter().filter(|(path, member)| tells(path, member));
+        let whose = whose.max_by_key(|(path, member)| (is_named(path, &WHOSE[..1]), member.values.len()));
+        let whose = whose.map(|(path, _)| path.clone());
+        let said = said.clone();
+        let levelled = !records.iter().any(|record| {
+            let text = string_at(record, &said).unwrap_or_default();
+            parent(record, &said).is_some_and(fails) && is_printed(&text)
+        });
+        Some(Envelope { form, said, whose, levelled })
+    }
+
+    /// What a record says: nothing where it is only of the form, as a table's head. `None` of a line that is no record.
+    pub fn open(&self, line: &[u8]) -> Option<Said> {
+        let line = String::from_utf8_lossy(line);
+        if self.form.is_frame(&line) {
+            return Some(Said::default());
+        }
+        let (label, record) = self.form.read(&line)?;
+        let text = string_at(&record, &self.said)?;
+        let stream = match self.whose.as_ref().and_then(|path| Some((path, string_at(&record, path)?))) {
+            Some((path, rank)) if is_named(path, &WHOSE[..1]) => format!("rank{rank}"),
+            Some((_, name)) => name.into_owned(),
+            None => label.to_string(),
+        };
+        let logger = parent(&record, &self.said).filter(|_| self.form == Form::Json || self.form == Form::Pairs);
+        let text = logger.map_or_else(|| text.to_string(), |logger| logged(logger, &text, self.levelled));
+        Some(Said { stream, text })
+    }
+}
+
+/// What a record says that stands alone among other lines.
+pub(crate) fn said_by(record: &Value) -> Option<String> {
+    let members = record.as_object()?;
+    if let Some(said) = members.get("jsonPayload").and_then(said_by) {
+        return Some(said);
+    }
+    let of = |name: &&str| {
+        members.iter().find(|(key, text)| is_called(key, name) && text.as_str().is_some_and(|text| !text.is_empty()))
+    };
+    let (key, text) = SAID.iter().find_map(of)?;
+    let text = text.as_str()?;
+    let is_event = is_called(key, "event");
+    if is_event && level_in(members).is_none() {
+        return None;
+    }
+    // Docker and Google's Cloud Logging have a line as it was printed.
+    let printed = ["log", "text", "textpayload", "raw", "line"].iter().any(|name| is_called(key, name));
+    Some(if printed { text.to_string() } else { logged(members, text, true) })
+}
+
+/// A logger's message, to which the level is added where it is of a failure, with the exception that the record carries.
+fn logged(members: &Map<String, Value>, message: &str, levelled: bool) -> String {
+    let texts = || EXCEPTIONS.iter().filter_map(|key| members.get(*key)?.as_str().filter(|text| !text.is_empty()));
+    let (level, exception) = (level_in(members), texts().next());
+    let fails = levelled && fails(members);
+    match (level, exception) {
+        (Some(level), Some(exception)) if fails => format!("{level}: {message}\n{exception}"),
+        (Some(level), None) if fails => format!("{level}: {message}"),
+        (None, Some(exception)) => format!("{message}\n{exception}"),
+        _ => message.to_string(),
+    }
+}
+
+fn level_in(members: &Map<String, Value>) -> Option<String> {
+    let level = members.iter().find(|(key, level)| is_one_of(key, &LEVELS) && level.is_string())?.1;
+    level.as_str().map(str::to_ascii_uppercase)
+}
+
+fn fails(members: &Map<String, Value>) -> bool {
+    level_in(members).is_some_and(|level| logger::is_failure(&level))
+}
+
+/// Whether a text is no logger's message, but a line of what a program prints: of a traceback or NCCL's, a bar of progress, or none.
+fn is_printed(text: &str) -> bool {
+    text.trim().is_empty() || text.starts_with([' ', '\t']) || text.contains("%|") || passed_on::begins(text)
+}
+
+/// Whether a member is called so, whatever marks and letters of any size its name has: `@message`, `_raw`, `MESSAGE`.
+fn is_called(key: &str, name: &str) -> bool {
+    let key = key.trim_end_matches("_s");
+    key.chars().filter(char::is_ascii_alphabetic).map(|c| c.to_ascii_lowercase()).eq(name.chars())
+}
+
+fn is_one_of(key: &str, names: &[&str]) -> bool {
+    names.iter().any(|name| is_called(key, name))
+}
+
+fn is_named(path: &Path, names: &[&str]) -> bool {
+    path.last().is_some_and(|key| is_one_of(key.rsplit('.').next().unwrap_or(key), names))
+}
+
+/// Calls `take` with every text and number of a record, and where it stands.
+fn walk(value: &Value, path: &mut Path, take: &mut impl FnMut(&[String], &str)) {
+    if let Some(text) = as_text(value) {
+        take(path, &text);
+    } else if let Value::Object(members) = value {
+        for (key, value) in members {
+            path.push(key.clone());
+            walk(value, path, take);
+            path.pop();
+        }
+    }
+}
+
+/// A text or a number; journald writes a text that holds more than letters as a list of its bytes.
+fn as_text(value: &Value) -> Option<Cow<'_, str>> {
+    match value {
+        Value::String(text) => Some(text.into()),
+        Value::Number(number) => Some(number.to_string().into()),
+        Value::Array(bytes) if !bytes.is_empty() => {
+            let bytes: Option<Vec<u8>> = bytes.iter().map(|byte| u8::try_from(byte.as_u64()?).ok()).collect();
+            Some(String::from_utf8_lossy(&bytes?).into_owned().into())
+        }
+        _ => None,
+    }
+}
+
+fn string_at<'r>(record: &'r Value, path: &Path) -> Option<Cow<'r, str>> {
+    as_text(path.iter().try_fold(record, |value, key| value.get(key))?)
+}
+
+/// The members beside one.
+fn parent<'r>(record: &'r Value, path: &Path) -> Option<&'r Map<String, Value>> {
+    let (_, above) = path.split_last()?;
+    above.iter().try_fold(record, |value, key| value.get(key))?.as_object()
+}
+
+/// The text of a line behind launchers' labels and times, and the label.
+fn behind_labels(line: &str) -> (&str, &str) {
+    let peeled = peel(line);
+    (peeled.stream, peeled.text.trim())
+}
+
+#[cfg(test)]
+mod tests;
