@@ -113,7 +113,7 @@ fn diagnose_by<'a>(run: &'a Run, given: &UserFacts<'a>, rules: &[rules::Entry]) 
         vendor.put_judged(&mut judged);
     }
     let verdict = verdict::verdict(&findings, &judged, verdict::is_of_machines(run));
-    let summary = verdict::summary(verdict, &findings, &judged, &run.inputs);
+    let summary = verdict::summary(verdict, &findings, &judged, &run.inputs, case.refuters.ended_well());
     remedy::fit(&case, &mut findings);
     let mut advice = advice::advise(&case, verdict, &findings);
     let mut expected = expectation::expected(&prospects);

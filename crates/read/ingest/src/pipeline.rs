@@ -2,7 +2,7 @@
 
 use crate::assemble::Assembler;
 use crate::ends::Follower;
-use crate::envelope::laid_out;
+use crate::envelope::{Envelope, in_order};
 use crate::facts::{BlockFacts, Event};
 use crate::scan::Scanner;
 use crate::source::{Block, Blocks, ReadError, Source, binary_kind, read_up_to};
@@ -108,7 +108,8 @@ fn read_one(source: &Source, options: &ReadOptions, assembler: &mut Assembler) -
     }
     let begins = start.trim_ascii_start();
     let is_list = begins.strip_prefix(b"[").is_some_and(|list| list.trim_ascii_start().starts_with(b"{"));
-    let may_be_document = begins.starts_with(b"{") || is_list;
+    let newest_first = Envelope::of(&start).is_some_and(|records| records.is_newest_first());
+    let may_be_document = begins.starts_with(b"{") || is_list || newest_first;
     let mut reader: Box<dyn Read + Send> = Box::new(Cursor::new(start).chain(reader));
     if may_be_document {
         let mut whole = Vec::new();
@@ -116,9 +117,14 @@ fn read_one(source: &Source, options: &ReadOptions, assembler: &mut Assembler) -
         if read_document(&whole, assembler) {
             return Ok(whole.len() as u64);
         }
-        let records =
-            Some(&whole).filter(|whole| (whole.len() as u64) < LARGEST_DOCUMENT).and_then(|whole| laid_out(whole));
-        let whole = records.unwrap_or(whole);
+        if (whole.len() as u64) < LARGEST_DOCUMENT {
+            let (text, turned) = in_order(whole);
+            if turned {
+                let order = "the newest record stands first; read from the end, where lines are counted from";
+                assembler.problem(1, order.into());
+            }
+            whole = text;
+        }
         reader = Box::new(Cursor::new(whole).chain(reader));
     }
     let threads = options.threads.or_else(|| std::thread::available_parallelism().ok()).map_or(1, NonZeroUsize::get);

@@ -188,6 +188,7 @@ pub(crate) struct Blocks<R> {
     indent: Option<Vec<u8>>,
     passed_on: Option<Arc<PassedOn>>,
     envelope: Option<Arc<Envelope>>,
+    blocks: usize,
     done: bool,
 }
 
@@ -195,6 +196,8 @@ impl<R: Read> Blocks<R> {
     /// How much is read at a time, at most: little enough to stay in a core's cache from reading to scanning.
     pub const SIZE: usize = 256 << 10;
     const FIRST: usize = 64 << 10;
+    /// Blocks in which records are looked for: JSON of another kind takes long to read.
+    const FOR_RECORDS: usize = 8;
     /// A line longer than this is cut: no line of a log is, and memory must stay bounded whatever comes.
     pub const LONGEST_LINE: usize = 64 << 20;
 
@@ -207,6 +210,7 @@ impl<R: Read> Blocks<R> {
             indent: None,
             passed_on: None,
             envelope: None,
+            blocks: 0,
             done: false,
         }
     }
@@ -227,10 +231,11 @@ impl<R: Read> Blocks<R> {
         let indent = self.indent.get_or_insert_with(|| indent(block.lines()).to_vec());
         block.indent.clone_from(indent);
         if self.passed_on.is_none() && self.envelope.is_none() {
-            self.envelope = Envelope::of(block.lines()).map(Arc::new);
-        }
-        if self.passed_on.is_none() && self.envelope.is_none() {
-            self.passed_on = PassedOn::of(block.lines()).map(Arc::new);
+            self.blocks += 1;
+            let lines = Some(block.lines()).filter(|_| self.blocks <= Self::FOR_RECORDS);
+            self.envelope = lines.and_then(Envelope::of).map(Arc::new);
+            let lines = Some(block.lines()).filter(|_| self.envelope.is_none());
+            self.passed_on = lines.and_then(PassedOn::of).map(Arc::new);
         }
         block.passed_on.clone_from(&self.passed_on);
         block.envelope.clone_from(&self.envelope);

@@ -10,9 +10,20 @@ struct Span {
     depth: usize,
 }
 
+/// A text of records with one in each line, the oldest first; whether it was turned round.
+pub(crate) fn in_order(whole: Vec<u8>) -> (Vec<u8>, bool) {
+    let text = laid_out(&whole).unwrap_or(whole);
+    let Some(envelope) = Envelope::of(&text).filter(Envelope::is_newest_first) else { return (text, false) };
+    let mut lines: Vec<&[u8]> = text.trim_ascii_end().split(|b| *b == b'\n').collect();
+    // The head of a table stays.
+    let head = lines.iter().take_while(|line| envelope.is_frame(line)).count();
+    lines[head..].reverse();
+    (lines.join(&b'\n'), true)
+}
+
 /// The document with a record in each line: the line of the record's longest text as far as each has lines of its own, so that lines keep
 /// their numbers. `None` of what is no such document.
-pub(crate) fn laid_out(whole: &[u8]) -> Option<Vec<u8>> {
+pub(super) fn laid_out(whole: &[u8]) -> Option<Vec<u8>> {
     let (tops, listed) = spans(whole)?;
     let records = match tops.as_slice() {
         [_] => {

@@ -11,10 +11,11 @@ use crate::launcher::peel;
 use crate::logger;
 use crate::passed_on;
 use forms::Form;
-pub(crate) use laid_out::laid_out;
+pub(crate) use laid_out::in_order;
 use rustc_hash::FxHashSet;
 use serde_json::{Map, Value};
 use std::borrow::Cow;
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 /// Lines of a block from which its records are learnt, and those of its first that may be none.
@@ -44,6 +45,9 @@ const WHOSE: [&str; 17] = [
     "containername",
     "pid",
 ];
+/// When a line was printed.
+const TIMES: [&str; 8] =
+    ["timestamp", "time", "ts", "date", "datetime", "timegenerated", "eventtime", "realtimetimestamp"];
 /// Levels of a program's logger, and what it writes of an exception beside the message.
 const LEVELS: [&str; 4] = ["level", "lvl", "levelname", "loglevel"];
 const EXCEPTIONS: [&str; 6] = ["exception", "exc_info", "stack_trace", "stacktrace", "exc_text", "error"];
@@ -60,6 +64,8 @@ pub(crate) struct Envelope {
     whose: Option<Path>,
     /// The level is the logger's: of what programs print themselves, collectors give a level to all that stands on one stream.
     levelled: bool,
+    /// The last record is the oldest.
+    newest_first: bool,
 }
 
 /// What a record says.
@@ -134,15 +140,26 @@ impl Envelope {
             let text = string_at(record, &said).unwrap_or_default();
             parent(record, &said).is_some_and(fails) && is_printed(&text)
         });
-        Some(Envelope { form, said, whose, levelled })
+        let newest_first = members.keys().any(|path| is_named(path, &TIMES) && descends(records, path));
+        Some(Envelope { form, said, whose, levelled, newest_first })
+    }
+
+    /// Whether the records stand in the reverse order, as where somebody asks a collector for the latest.
+    pub fn is_newest_first(&self) -> bool {
+        self.newest_first
+    }
+
+    /// Whether a line holds no record, but what stands around them.
+    fn is_frame(&self, line: &[u8]) -> bool {
+        self.form.is_frame(&String::from_utf8_lossy(line))
     }
 
     /// What a record says: nothing where it is only of the form, as a table's head. `None` of a line that is no record.
     pub fn open(&self, line: &[u8]) -> Option<Said> {
-        let line = String::from_utf8_lossy(line);
-        if self.form.is_frame(&line) {
+        if self.is_frame(line) {
             return Some(Said::default());
         }
+        let line = String::from_utf8_lossy(line);
         let (label, record) = self.form.read(&line)?;
         let text = string_at(&record, &self.said)?;
         let stream = match self.whose.as_ref().and_then(|path| Some((path, string_at(&record, path)?))) {
@@ -154,6 +171,18 @@ impl Envelope {
         let text = logger.map_or_else(|| text.to_string(), |logger| logged(logger, &text, self.levelled));
         Some(Said { stream, text })
     }
+}
+
+/// Whether what a member has gets smaller from record to record, where it changes.
+fn descends(records: &[Value], path: &Path) -> bool {
+    let values: Vec<Cow<str>> = records.iter().filter_map(|record| string_at(record, path)).collect();
+    let order = |pair: &[Cow<str>]| match (pair[0].parse::<f64>(), pair[1].parse::<f64>()) {
+        (Ok(one), Ok(next)) => one.total_cmp(&next),
+        _ => pair[0].cmp(&pair[1]),
+    };
+    let count = |wanted: Ordering| values.windows(2).filter(|pair| order(pair) == wanted).count();
+    let fallen = count(Ordering::Greater);
+    fallen >= 3 && count(Ordering::Less) * 10 <= fallen
 }
 
 /// What a record says that stands alone among other lines.

@@ -1,3 +1,4 @@
+use super::laid_out::laid_out;
 use super::*;
 use busbw_model::{Ended, Run};
 use serde_json::json;
@@ -132,6 +133,23 @@ fn documents_are_laid_out() {
     assert_eq!(laid_out(b"[1,0]<stdout>: x"), None);
     assert_eq!(laid_out(b"{'loss': 1}\n{'loss': 2}\n"), None);
     assert_eq!(laid_out(pretty(&json!({"nodes": [{"name": "n1"}, {"name": "n2"}]})).as_bytes()), None);
+}
+
+#[test]
+fn records_are_read_from_the_oldest() {
+    let record = |n: usize| json!({"timestamp": time(n), "severity": "INFO", "message": OUTPUT[n]});
+    let latest_first = |lay: fn(Vec<Value>) -> String| lay((0..OUTPUT.len()).rev().map(record).collect());
+    let lines = |records: Vec<Value>| records.iter().map(|record| format!("{record}\n")).collect();
+    let table = |records: Vec<Value>| {
+        let rows = records.iter().map(|record| {
+            format!("{},{}\n", record["timestamp"].as_str().unwrap(), quoted(record["message"].as_str().unwrap()))
+        });
+        std::iter::once("time,message\n".to_string()).chain(rows).collect()
+    };
+    for text in [latest_first(lines), latest_first(|records| format!("{:#}", json!(records))), latest_first(table)] {
+        assert_eq!(facts(&text), failed(), "{text}");
+        assert_eq!(read(&text).problems.len(), 1, "{text}");
+    }
 }
 
 #[test]
