@@ -12,8 +12,7 @@ pub(crate) fn judge(case: &Case) -> Option<Judged> {
         one.level == Some(LogLevel::Error)
             || is_of_launcher(one)
             || tells_status(one.text())
-            || is_last_word(one.text())
-            || !case.refuters.ended_well() && may_fail(one)
+            || !case.refuters.ended_well() && (is_last_word(one.text()) || may_fail(one))
     };
     let is_end = |place: Place| run.ends.iter().any(|end| end.source.place == place) && !case.refuters.survived(place);
     let is_last = |place: Place| case.refuters.is_last(place) && !is_end(place);
@@ -88,11 +87,9 @@ fn is_last_word(text: &str) -> bool {
 fn may_fail(one: &Statement) -> bool {
     let text = one.text().trim();
     let label = one.source.text.get(..one.begins).unwrap_or_default();
-    is_exception(text)
-        || is_failure(text)
-        || is_event(text)
-        || is_of_glog(one)
-        || label.split(' ').any(|word| word == "ERROR")
+    // Of an exception with its traceback, Python speaks, and rules know what became of its process.
+    let is_of_program = one.speaker == Speaker::Program && (is_exception(text) || is_failure(text) || is_event(text));
+    is_of_program || is_of_glog(one) || label.split(' ').any(|word| word == "ERROR")
 }
 
 /// `MemoryError`, `SystemExit: 1`, `concurrent.futures.process.BrokenProcessPool: text`: the name of a class, behind its module where it is none of

@@ -1,7 +1,7 @@
 //! From a raw line to text: colour codes, carriage returns, JSON strings.
 
 use crate::cursor::finder;
-use crate::envelope::said_by;
+use crate::record::said_by;
 use aho_corasick::{AhoCorasick, Match};
 use memchr::{memchr, memchr_iter, memchr2, memmem};
 use std::borrow::Cow;

@@ -39,6 +39,7 @@ pub mod rdma_check;
 pub mod rdma_monitor;
 mod readers;
 mod recent;
+mod record;
 mod scan;
 mod sockets;
 mod source;

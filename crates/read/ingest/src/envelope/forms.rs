@@ -1,6 +1,7 @@
 //! How records are written: JSON, `key=value`, tables of separated fields.
 
-use super::{SAID, behind_labels, is_one_of};
+use super::behind_labels;
+use crate::record::{SAID, is_one_of};
 use serde_json::{Map, Value};
 
 /// How the records of an input are written.

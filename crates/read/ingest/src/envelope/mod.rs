@@ -8,8 +8,8 @@ mod laid_out;
 
 use crate::clean::without_escapes;
 use crate::launcher::peel;
-use crate::logger;
 use crate::passed_on;
+use crate::record::{SAID, fails, is_one_of, logged};
 use forms::Form;
 pub(crate) use laid_out::in_order;
 use rustc_hash::FxHashSet;
@@ -22,9 +22,6 @@ use std::collections::BTreeMap;
 const SAMPLE: usize = 1000;
 const MOST_BEFORE: usize = 4;
 
-/// What members are called in which a program's text stands: of two that could be it, the one with such a name is.
-const SAID: [&str; 11] =
-    ["log", "text", "textpayload", "message", "msg", "event", "line", "raw", "body", "logentry", "logmessage"];
 /// Members that tell whose line it is.
 const WHOSE: [&str; 17] = [
     "rank",
@@ -48,9 +45,6 @@ const WHOSE: [&str; 17] = [
 /// When a line was printed.
 const TIMES: [&str; 8] =
     ["timestamp", "time", "ts", "date", "datetime", "timegenerated", "eventtime", "realtimetimestamp"];
-/// Levels of a program's logger, and what it writes of an exception beside the message.
-const LEVELS: [&str; 4] = ["level", "lvl", "levelname", "loglevel"];
-const EXCEPTIONS: [&str; 6] = ["exception", "exc_info", "stack_trace", "stacktrace", "exc_text", "error"];
 
 /// The names of a member and of those that it stands in, the outermost first.
 type Path = Vec<String>;
@@ -120,8 +114,11 @@ impl Envelope {
             });
         }
         let is_common = |member: &Member| member.records * 2 > records.len();
-        let is_text =
-            |member: &Member, path: &Path| member.beginnings > 0 || is_named(path, &SAID) && member.with_blanks > 0;
+        // A logger that writes pairs is read as it is.
+        let by_name = form != Form::Pairs;
+        let is_text = |member: &Member, path: &Path| {
+            member.beginnings > 0 || by_name && is_named(path, &SAID) && member.with_blanks > 0
+        };
         let texts = members.iter().filter(|(path, member)| is_common(member) && is_text(member, path));
         let (said, _) = texts.max_by_key(|(path, member)| {
             (member.beginnings, is_named(path, &SAID), member.with_blanks, member.length)
@@ -185,61 +182,9 @@ fn descends(records: &[Value], path: &Path) -> bool {
     fallen >= 3 && count(Ordering::Less) * 10 <= fallen
 }
 
-/// What a record says that stands alone among other lines.
-pub(crate) fn said_by(record: &Value) -> Option<String> {
-    let members = record.as_object()?;
-    if let Some(said) = members.get("jsonPayload").and_then(said_by) {
-        return Some(said);
-    }
-    let of = |name: &&str| {
-        members.iter().find(|(key, text)| is_called(key, name) && text.as_str().is_some_and(|text| !text.is_empty()))
-    };
-    let (key, text) = SAID.iter().find_map(of)?;
-    let text = text.as_str()?;
-    let is_event = is_called(key, "event");
-    if is_event && level_in(members).is_none() {
-        return None;
-    }
-    // Docker and Google's Cloud Logging have a line as it was printed.
-    let printed = ["log", "text", "textpayload", "raw", "line"].iter().any(|name| is_called(key, name));
-    Some(if printed { text.to_string() } else { logged(members, text, true) })
-}
-
-/// A logger's message, to which the level is added where it is of a failure, with the exception that the record carries.
-fn logged(members: &Map<String, Value>, message: &str, levelled: bool) -> String {
-    let texts = || EXCEPTIONS.iter().filter_map(|key| members.get(*key)?.as_str().filter(|text| !text.is_empty()));
-    let (level, exception) = (level_in(members), texts().next());
-    let fails = levelled && fails(members);
-    match (level, exception) {
-        (Some(level), Some(exception)) if fails => format!("{level}: {message}\n{exception}"),
-        (Some(level), None) if fails => format!("{level}: {message}"),
-        (None, Some(exception)) => format!("{message}\n{exception}"),
-        _ => message.to_string(),
-    }
-}
-
-fn level_in(members: &Map<String, Value>) -> Option<String> {
-    let level = members.iter().find(|(key, level)| is_one_of(key, &LEVELS) && level.is_string())?.1;
-    level.as_str().map(str::to_ascii_uppercase)
-}
-
-fn fails(members: &Map<String, Value>) -> bool {
-    level_in(members).is_some_and(|level| logger::is_failure(&level))
-}
-
 /// Whether a text is no logger's message, but a line of what a program prints: of a traceback or NCCL's, a bar of progress, or none.
 fn is_printed(text: &str) -> bool {
     text.trim().is_empty() || text.starts_with([' ', '\t']) || text.contains("%|") || passed_on::begins(text)
-}
-
-/// Whether a member is called so, whatever marks and letters of any size its name has: `@message`, `_raw`, `MESSAGE`.
-fn is_called(key: &str, name: &str) -> bool {
-    let key = key.trim_end_matches("_s");
-    key.chars().filter(char::is_ascii_alphabetic).map(|c| c.to_ascii_lowercase()).eq(name.chars())
-}
-
-fn is_one_of(key: &str, names: &[&str]) -> bool {
-    names.iter().any(|name| is_called(key, name))
 }
 
 fn is_named(path: &Path, names: &[&str]) -> bool {
