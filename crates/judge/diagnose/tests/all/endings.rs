@@ -104,7 +104,7 @@ fn a_table_that_stops_says_what_is_missing() {
         let found = answer(&text);
         assert_eq!(missing(&found), said.is_some(), "{text}{}", found.summary);
         if let Some(said) = said {
-            assert_eq!(found.verdict, Verdict::Inconclusive, "{}", found.summary);
+            assert!(!matches!(found.verdict, Verdict::Healthy | Verdict::NoErrors), "{}", found.summary);
             assert!(
                 found.judged.iter().filter_map(|one| one.question.as_ref()).any(|text| text.contains(said)),
                 "{said}: {:?}",
