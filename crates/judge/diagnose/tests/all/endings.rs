@@ -88,7 +88,7 @@ fn a_table_that_stops_says_what_is_missing() {
         found.judged.iter().any(|one| one.question.as_ref().is_some_and(|text| text.contains("The table stops at")))
     };
     for (text, said) in [
-        (table(&whole[..2], ""), Some("2 of those")),
+        (table(&whole[..2], ""), Some("2 sizes of those")),
         (table(&whole[..3], "^C\n"), Some("2 GiB")),
         (
             table(
