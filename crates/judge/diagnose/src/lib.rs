@@ -19,6 +19,7 @@ mod findings;
 mod interfaces;
 pub mod known_faults;
 pub mod labelled;
+mod last_word;
 mod lines;
 mod order;
 mod outcome;
@@ -115,7 +116,7 @@ fn diagnose_by<'a>(run: &'a Run, given: &UserFacts<'a>, rules: &[rules::Entry]) 
         vendor.put_judged(&mut judged);
     }
     let verdict = verdict::verdict(&findings, &judged, verdict::is_of_machines(run));
-    let summary = verdict::summary(verdict, &findings, &judged, &run.inputs);
+    let summary = verdict::summary(verdict, &findings, &judged, &run.inputs, case.refuters.ended_well());
     remedy::fit(&case, &mut findings);
     let mut advice = advice::advise(&case, verdict, &findings);
     let mut expected = expectation::expected(&prospects);
