@@ -15,6 +15,8 @@ struct Open {
     setting: EnvSetting,
     /// It is of one command.
     of_command: bool,
+    /// It stands behind a `#`.
+    is_hashed: bool,
     waits: Waits,
 }
 
@@ -110,7 +112,7 @@ impl Session {
         }
         let (origin, hosts) = (EnvOrigin::CommandLine, Vec::new());
         let setting = EnvSetting { name, value, origin, source: source.clone(), until: None, hosts };
-        self.open.push(Open { setting, of_command, waits });
+        self.open.push(Open { setting, of_command, is_hashed: led_by == Leader::Hash, waits });
     }
 
     /// A variable does not hold any more.
@@ -128,7 +130,7 @@ impl Session {
             let had_table = table.is_some_and(|table| one.setting.source.place <= *table);
             let goes_with_it = match &one.waits {
                 // A program may start others, and print how.
-                Waits::No if one.of_command && (led_by == Leader::Prompt || had_table) => false,
+                Waits::No if one.of_command && (led_by == Leader::Prompt || one.is_hashed || had_table) => false,
                 Waits::No => return true,
                 Waits::For(text) => names_one_of(words, text),
                 Waits::ForHash if led_by == Leader::Hash => true,
