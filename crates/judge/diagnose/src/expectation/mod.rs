@@ -71,7 +71,9 @@ fn prospect<'a>(case: &Case, test: &'a Test<'a>, given: &UserFacts, known: &mut 
     let free: Vec<_> = free.filter_map(|cluster| Hypothesis::of(test, collective, cluster, known)).collect();
     let is_held = !free.is_empty() && free.iter().all(|one| one.fit == Fit::Below);
     let trial = Trial::refuted(case, test, &hypotheses, &free);
-    if is_held || trial.is_some() {
+    // Where a smaller machine would explain it as well, that is open.
+    let may_be_held = !on_sockets && free.iter().any(|one| one.fit == Fit::Below);
+    if is_held || may_be_held || trial.is_some() {
         hypotheses = free;
     }
     let nearest = |fit: Fit| {
