@@ -167,7 +167,7 @@ mod tests {
             ),
             ("n:1 NCCL DIAG [OK] p2p: fine", other),
             ("\t\tState: Active", other),
-            ("root@node1:~# ibstat", other),
+            ("root@node1:~# ibstat", Wanted { variables: true, ..other }),
             ("step 12, loss 0.25, 3.1 s", none),
             (" 45%|####    | 45/100 [00:01<00:02]", Wanted { progress: true, ..none }),
             ("NCCL_DEBUG=INFO ./train", Wanted { variables: true, ..none }),
