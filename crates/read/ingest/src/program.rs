@@ -282,9 +282,8 @@ impl Program {
             facts.of_nobody(number, text);
         }
         if wanted.variables {
-            let variables = command::variables(&lossy);
-            if !variables.is_empty() {
-                facts.of_nobody(number, Fact::Variables(Box::new(CommandLine { variables, text: kept(plain) })));
+            if let Some(line) = command::read(&lossy).or_else(|| command::read(body)) {
+                facts.of_nobody(number, Fact::Shell(Box::new(CommandLine { line, text: kept(plain) })));
             }
         }
     }

@@ -10,6 +10,7 @@ mod judge;
 mod question;
 mod setting;
 mod suspects;
+mod trial;
 pub(crate) mod uneven;
 
 use crate::UserFacts;
@@ -22,6 +23,7 @@ use busbw_model::{
 use busbw_predict::cluster::NetTransport;
 use busbw_predict::{Cluster, PredictionRow, predict, predict_over};
 use judge::{Congestions, Fit, Hypothesis};
+use trial::Trial;
 
 /// A table with what it should have reached.
 pub(crate) struct Prospect<'a> {
@@ -35,6 +37,7 @@ pub(crate) struct Prospect<'a> {
     hypotheses: Vec<Hypothesis>,
     /// The one to speak of: that which fits, else the most usual.
     chosen: usize,
+    trial: Option<Trial>,
 }
 
 /// From this share of its prediction on a cured run is sound.
@@ -43,7 +46,9 @@ const NEAR: f64 = 0.85;
 /// Holds every table against each cluster that it may have been measured on.
 pub(crate) fn prospects<'a>(case: &'a Case<'a>, given: &UserFacts) -> Vec<Prospect<'a>> {
     let mut known = Congestions::default();
-    case.tests.iter().filter_map(|test| prospect(case, test, given, &mut known)).collect()
+    let mut prospects: Vec<_> = case.tests.iter().filter_map(|test| prospect(case, test, given, &mut known)).collect();
+    trial::compare(case, &mut prospects);
+    prospects
 }
 
 fn prospect<'a>(case: &Case, test: &'a Test<'a>, given: &UserFacts, known: &mut Congestions) -> Option<Prospect<'a>> {
@@ -66,7 +71,10 @@ fn prospect<'a>(case: &Case, test: &'a Test<'a>, given: &UserFacts, known: &mut 
     let free = setting::unhindered(case, test, given, on_sockets).into_iter();
     let free: Vec<_> = free.filter_map(|cluster| Hypothesis::of(test, collective, cluster, known)).collect();
     let is_held = !free.is_empty() && free.iter().all(|one| one.fit == Fit::Below);
-    if is_held {
+    let trial = Trial::refuted(case, test, &hypotheses, &free);
+    // Where a smaller machine would explain it as well, that is open.
+    let may_be_held = !on_sockets && free.iter().any(|one| one.fit == Fit::Below);
+    if is_held || may_be_held || trial.is_some() {
         hypotheses = free;
     }
     let nearest = |fit: Fit| {
@@ -82,6 +90,7 @@ fn prospect<'a>(case: &Case, test: &'a Test<'a>, given: &UserFacts, known: &mut 
         held_by: is_held.then(|| holders(case, test)),
         hypotheses,
         chosen,
+        trial,
     })
 }
 
@@ -97,7 +106,7 @@ pub(crate) fn expected(prospects: &[Prospect]) -> Option<Expected> {
 
 /// The table with the largest size: what a run is judged by.
 fn deciding<'a, 'b>(prospects: &'b [Prospect<'a>]) -> Option<&'b Prospect<'a>> {
-    let known = prospects.iter().filter(|prospect| prospect.is_known());
+    let known = prospects.iter().filter(|prospect| prospect.is_known() && !prospect.is_compared());
     known.max_by_key(|prospect| prospect.test.curve.largest)
 }
 
@@ -108,13 +117,17 @@ pub(crate) fn judged(case: &Case, prospects: &[Prospect], given: &UserFacts) -> 
         test.curve.shows_bandwidth() && test.table.nranks != Some(1) && question::doubted(test.table).is_none()
     };
     let tests = case.tests.iter().filter(believed);
-    let of = |test: &Test| match prospects.iter().find(|prospect| std::ptr::eq(prospect.test, test)) {
+    let prospect_of = |test: &Test| prospects.iter().find(|prospect| std::ptr::eq(prospect.test, test));
+    // What is there to be compared comes last.
+    let (compared, tests): (Vec<_>, Vec<_>) =
+        tests.partition(|test| prospect_of(test).is_some_and(Prospect::is_compared));
+    let of = |test: &Test| match prospect_of(test) {
         Some(prospect) => prospect.judged(),
         None => uneven::judged(test, given)
             .or_else(|| cores::judged(case, test, given))
             .unwrap_or_else(|| question::unknown_test(test, given.cluster)),
     };
-    doubted.chain(tests.map(of)).collect()
+    doubted.chain(tests.into_iter().chain(compared).map(of)).collect()
 }
 
 /// What each table should have shown.
@@ -128,6 +141,7 @@ pub(crate) fn judge(prospects: &[Prospect], findings: &mut Vec<Finding>) {
         fabric::deepen(finding, prospects);
         add_gain(finding, prospects);
     }
+    trial::tell(prospects, findings);
     // What may lose packets costs nothing where tables reach what they should, and explains one that is slow.
     let is_slow =
         |prospect: &Prospect| prospect.test.curve.shows_bandwidth() && prospect.outcome() == Judgement::Failed;
@@ -153,7 +167,8 @@ pub(crate) fn judge(prospects: &[Prospect], findings: &mut Vec<Finding>) {
 /// A finding per kind of run that reaches what it should, however many tables show it.
 fn as_expected(judged: &[&Prospect]) -> Vec<Finding> {
     let mut alike: Vec<(Collective, String, Vec<&Prospect>)> = Vec::new();
-    for prospect in judged.iter().filter(|prospect| prospect.outcome() == Judgement::Passed) {
+    let passed = |prospect: &&&Prospect| prospect.outcome() == Judgement::Passed && !prospect.is_compared();
+    for prospect in judged.iter().filter(passed) {
         let how = prospect.how();
         match alike.iter_mut().find(|(collective, other, _)| *collective == prospect.collective && *other == how) {
             Some((.., members)) => members.push(prospect),
@@ -193,6 +208,9 @@ fn extremes<'a, 'b>(members: &'b [&'b Prospect<'a>]) -> Vec<&'b Prospect<'a>> {
 impl Prospect<'_> {
     /// Below every cluster that fits is too slow, as all that could be are is as it should be, all else is open.
     pub fn outcome(&self) -> Judgement {
+        if self.is_compared() {
+            return Judgement::Passed;
+        }
         let any = |fit: Fit| self.hypotheses.iter().any(|one| one.fit == fit);
         match (any(Fit::Within), any(Fit::Between), any(Fit::Below), any(Fit::Above)) {
             (true, false, false, _) if self.test.curve.fall.is_none() => Judgement::Passed,
@@ -212,6 +230,9 @@ impl Prospect<'_> {
     }
 
     pub fn judged(&self) -> Judged {
+        if let Some(judged) = self.compared() {
+            return judged;
+        }
         let outcome = self.outcome();
         let chosen = self.chosen();
         let speed = Reached { measured: self.test.curve.plateau, expected: chosen.largest.busbw };
@@ -307,7 +328,7 @@ impl Prospect<'_> {
 
     /// Makes the note of what holds the machine back the trouble that it is.
     fn blame(&self, findings: &mut [Finding]) {
-        let Some(held_by) = &self.held_by else { return };
+        let Some(held_by) = self.held_by.as_ref().filter(|_| !self.is_compared()) else { return };
         let holds = |finding: &&mut Finding| {
             let is_named = held_by.iter().any(|name| finding.title.starts_with(name));
             finding.severity == Severity::Info && (is_named || finding.code == Code::NetSocketFallback)

@@ -5,5 +5,6 @@ mod known_faults;
 mod published_tables;
 mod rules;
 mod stopped;
+mod variables;
 mod waits;
 mod watched;
