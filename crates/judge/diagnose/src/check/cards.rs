@@ -38,7 +38,7 @@ impl<'a> Cards<'a> {
         if a.name == b.name {
             return true;
         }
-        let guid = |guid: &Option<String>| guid.clone().filter(|guid| guid.contains(|c| c != '0'));
+        let guid = |guid: &Option<String>| guid.clone().filter(|guid| guid.contains(|c: char| c != '0'));
         if let (Some(a), Some(b)) = (guid(&a.system_guid), guid(&b.system_guid)) {
             return a == b;
         }
@@ -46,10 +46,14 @@ impl<'a> Cards<'a> {
             let slot = |address: &str| address.rsplit_once('.').map(|(slot, _)| slot.to_string());
             return slot(&a.address).is_some_and(|of_a| slot(&b.address) == Some(of_a));
         }
-        let name =
-            |port: Port<'a>| port.interface(self.node).map_or(port.device.name.as_str(), |one| one.name.as_str());
-        without_function(name(one)).is_some_and(|card| without_function(name(other)) == Some(card))
+        without_function(name(one, self.node))
+            .is_some_and(|card| without_function(name(other, self.node)) == Some(card))
     }
+}
+
+/// The interface of a port, else its device.
+fn name<'a>(port: Port<'a>, node: &'a NodeFacts) -> &'a str {
+    port.interface(node).map_or(&port.device.name, |interface| &interface.name)
 }
 
 /// `enp41s0` of `enp41s0f1np1`, `rocep1s0` of `rocep1s0f1`: how systemd names the functions of a card.

@@ -78,8 +78,8 @@ pub(super) fn check(node: &NodeFacts, report: &mut AreaReport) {
 /// free: it is odd where equal cards use theirs, or a variable names it. One that is switched off or has no cable (`Disabled`) is odd
 /// only among many that carry traffic.
 fn state(at: Port, node: &NodeFacts, cards: &Cards, report: &mut AreaReport) {
-    let all = cards.ports;
     const ITEM: &str = "port state";
+    let all = cards.ports;
     let layer = match at.port.link_layer {
         Some(LinkLayer::InfiniBand) => "InfiniBand",
         Some(LinkLayer::Ethernet) => "Ethernet (RoCE)",
@@ -114,7 +114,7 @@ fn state(at: Port, node: &NodeFacts, cards: &Cards, report: &mut AreaReport) {
 fn is_named(node: &NodeFacts, at: Port) -> bool {
     let list = node.environment.get(HCAS).filter(|list| !list.starts_with('^'));
     let mut names = list.into_iter().flat_map(|list| list.trim_start_matches('=').split(','));
-    names.any(|name| name.split(':').next() == Some(&at.device.name))
+    names.any(|name| name.split(':').next() == Some(at.device.name.as_str()))
 }
 
 fn remedy_of_state(Port { device, port }: Port) -> String {
