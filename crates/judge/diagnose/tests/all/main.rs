@@ -1,5 +1,6 @@
 //! What is held of rules and of what they reach, apart from the rules themselves.
 
+mod cards;
 mod endings;
 mod known_faults;
 mod published_tables;
