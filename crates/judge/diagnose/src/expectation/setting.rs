@@ -38,10 +38,10 @@ pub(super) fn unhindered(case: &Case, test: &Test, given: &UserFacts, on_sockets
     clusters
 }
 
-/// The variables of the table's own input that hold a machine back.
-pub(super) fn hindering<'a>(case: &Case<'a>, test: &Test) -> impl Iterator<Item = &'a EnvSetting> {
-    let input = test.table.place.input;
-    environment::hindering(case).filter(move |setting| setting.source.place.input == input)
+/// The variables of the table's own input that hold a machine back; of every input where there is no other table.
+fn hindering<'a>(case: &Case<'a>, test: &Test) -> impl Iterator<Item = &'a EnvSetting> {
+    let (input, is_only) = (test.table.place.input, case.run.tables.len() == 1);
+    environment::hindering(case).filter(move |setting| is_only || setting.source.place.input == input)
 }
 
 fn set<'a>(clusters: &mut [Cluster], settings: impl Iterator<Item = &'a EnvSetting>) {

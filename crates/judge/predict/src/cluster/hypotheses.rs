@@ -346,6 +346,16 @@ impl Cluster {
         Some(direct)
     }
 
+    /// From so many times the predicted time on small messages take too long. Nine of ten machines take less than 1.6 times of it
+    /// (docs/prediction.md), no published one that is sound takes 2. Kernel sockets and copies depend on the host, and no latency of more
+    /// than 8 hosts is published.
+    pub fn late(&self) -> f64 {
+        let copies = matches!(self.links, GpuLinks::Pcie { peer_to_peer: false, .. });
+        let network = self.nics.as_ref().filter(|_| self.domains() > 1);
+        let by_host = network.is_some_and(|nics| nics.transport == NetTransport::Tcp || !nics.gpu_direct);
+        if copies || by_host || self.domains() > 8 { 5.0 } else { 3.0 }
+    }
+
     /// How well the model knows such a cluster.
     pub fn reach(&self) -> Reach {
         let copies = matches!(self.links, GpuLinks::Pcie { peer_to_peer: false, .. });
