@@ -187,9 +187,10 @@ mod tests {
             host: host.clone(),
             ..Default::default()
         };
-        let (time, busbw, check) = (Micros(1.0), GBps(busbw), Check::NotDone);
+        let size = Bytes(1 << 30);
+        let (time, busbw, check) = (Micros(size.0 as f64 / busbw / 1e3), GBps(busbw), Check::NotDone);
         let half = Measure { time, algbw: busbw, busbw, check, iterations: None };
-        let row = BenchRow { size: Bytes(1 << 30), out_of_place: Some(half), ..BenchRow::default() };
+        let row = BenchRow { size, out_of_place: Some(half), ..BenchRow::default() };
         BenchTable {
             collective: Some(Collective::AllReduce),
             nranks: Some(hosts.len() as u32),

@@ -5,6 +5,7 @@ use super::judge::{Fit, Hypothesis};
 use crate::case::{Case, Network, Test};
 use crate::curve::{BANDWIDTH_FROM, median};
 use crate::rules::found;
+use crate::rules::transport::network_in_use;
 use busbw_model::{BenchRow, Bytes, Code, Collective, EnvSetting, Evidence, Finding, Micros};
 use busbw_predict::cluster::NetTransport;
 use busbw_predict::{PredictionRow, predict_over};
@@ -84,7 +85,7 @@ impl Prospect<'_> {
             return None;
         }
         let over = |transport| self.cluster().nics.as_ref().is_some_and(|nics| nics.transport == transport);
-        let id = match self.test.network() {
+        let id = match network_in_use(case, self.test) {
             _ if self.cluster().domains() < 2 => "latency.inside",
             Some(Network::Socket) => "latency.sockets",
             None if over(NetTransport::Tcp) => "latency.sockets",
@@ -95,7 +96,7 @@ impl Prospect<'_> {
             true => format!(", and large ones reach {:.0}% of the speed expected", 100.0 * self.chosen().reached),
             false => String::new(),
         };
-        let (what, said, how) = (self.what(), late.words(), self.how());
+        let (what, said, how) = (self.what(), late.words(), self.words());
         let words: [(&str, &dyn Display); 6] = [
             ("what", &what),
             ("said", &said),

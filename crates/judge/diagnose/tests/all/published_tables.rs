@@ -269,14 +269,17 @@ fn channels(ranks: usize, via: &str) -> String {
     (0..ranks).map(line).collect()
 }
 
+/// Ends a whole table: what costs speed would show in it.
+const FOOTER: &str = "# Out of bounds values : 0 OK\n# Avg bus bandwidth    : 8.7\n";
+
 /// What holds a machine back stands in the input: the first line names it, and the shortfall with it.
 #[test]
 fn a_slow_table_is_explained_by_what_the_input_shows() {
     let hca = |value: &str, busbw: f64| {
         let set: String = (0..2).map(|at| format!("host{at}:1:1 [0] NCCL INFO NCCL_IB_HCA set to {value}\n")).collect();
-        set + &table(&devices(2, 8, "NVIDIA H100 80GB HBM3"), 16.0, &[(1, busbw), (8, busbw)], 0)
+        set + &table(&devices(2, 8, "NVIDIA H100 80GB HBM3"), 16.0, &[(1, busbw), (8, busbw)], 0) + FOOTER
     };
-    let one_host = table(&devices(1, 8, "NVIDIA H100 80GB HBM3"), 8.0, &[(1, 8.5), (8, 8.9)], 0);
+    let one_host = table(&devices(1, 8, "NVIDIA H100 80GB HBM3"), 8.0, &[(1, 8.5), (8, 8.9)], 0) + FOOTER;
     let seven = "^mlx5_0,mlx5_1,mlx5_2,mlx5_4,mlx5_5,mlx5_6,mlx5_7";
     use Code::{NicUnused, P2pDisabled};
     let cases = [
