@@ -235,8 +235,8 @@ fn nics(case: &Case, value: &str) -> Option<(usize, usize)> {
         let names: Vec<&str> = matrix.of_kind(DeviceKind::Nic).map(|device| device.name.as_str()).collect();
         (!names.is_empty()).then(|| (names.iter().filter(|name| list.takes(name, None)).count(), names.len()))
     };
-    let machines = case.run.machines.iter().filter(|machine| machine.may_be_of(&hosts));
-    let shown = machines.filter_map(of_machine).next();
+    let mut machines = case.run.machines.iter().filter(|machine| machine.may_be_of(&hosts));
+    let shown = machines.find_map(of_machine);
     let shown = shown.or_else(|| case.run.topo_matrices.iter().find_map(of_matrix));
     shown.or_else(|| Some((list.devices()?, case.nics?)))
 }
