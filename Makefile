@@ -9,7 +9,7 @@ export BUSBW_SKIPPED := $(CURDIR)/target/skipped
 SKIPPED = [ ! -s $(BUSBW_SKIPPED) ] || { echo && sort -u $(BUSBW_SKIPPED); }
 RECORDED := tests/data/runs/h20-2x8-roce-cross-switch/run.log
 
-.PHONY: help doctor example build setup check test test-all lint facts accuracy predict-accuracy predict-calibrated predict-fit fuzz bench bench-simulate bench-monitor bench-tune bench-tuning bench-net bench-topk bench-replay bench-peers gpu-check book docs install packages test-packages faults soak bench-all bench-table bench-diff bench-fleet bench-binary hangbench clean
+.PHONY: help doctor example build setup check test test-all lint facts accuracy predict-accuracy predict-calibrated predict-fit fuzz bench bench-simulate bench-monitor bench-tune bench-tuning bench-alltoallv bench-net bench-topk bench-replay bench-peers gpu-check book docs install packages test-packages faults soak bench-all bench-table bench-diff bench-fleet bench-binary hangbench clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -89,7 +89,7 @@ faults: ## Run every test that breaks something, and show what was broken and wh
 soak: build ## Run bench, monitor and tune for MINUTES=20 at once, and see whether memory or descriptors grow
 	python3 benches/soak.py --minutes $(or $(MINUTES),20)
 
-bench-all: bench bench-fleet bench-binary bench-simulate bench-monitor bench-tune bench-tuning bench-net bench-topk bench-replay bench-peers bench-table ## Measure everything that this machine can (an hour), and rewrite docs/benchmarks.md
+bench-all: bench bench-fleet bench-binary bench-simulate bench-monitor bench-tune bench-tuning bench-alltoallv bench-net bench-topk bench-replay bench-peers bench-table ## Measure everything that this machine can (an hour), and rewrite docs/benchmarks.md
 
 bench-table: ## Rewrite docs/benchmarks.md from benches/results
 	@python3 benches/table.py
@@ -119,6 +119,9 @@ bench-monitor: build ## Measure the processor time of watching 16 ports (3 minut
 
 bench-tune: ## Race the settings of the third field report over 1,000 seeds (seconds)
 	$(CARGO) run --profile tests --locked --quiet -p busbw-benches --bin bench-tune
+
+bench-alltoallv: build ## Measure uneven exchanges beside their prediction, in two labs (as root, with Open MPI; 4 minutes)
+	python3 benches/alltoallv.py
 
 bench-tuning: build ## Measure what a tuning table gains on sizes that were not measured, in three labs (as root, with Open MPI; 25 minutes)
 	python3 benches/tuning.py

@@ -317,6 +317,14 @@ def predict_calibrated(result: Result) -> Iterator[Figure]:
         yield Figure("predicting", what, reached, f"{one['goal']:.0%}", one["met"])
 
 
+def alltoallv(result: Result) -> Iterator[Figure]:
+    """Uneven exchanges beside their prediction."""
+    what = "median error of uneven exchanges over kernel sockets, W0 to W7"
+    error, worst = result["median_error"], result["worst_error"]
+    measured, goal = Measured.once(error, more_is_better=False), f"{result['goal_error']:.0%}"
+    yield Figure("predicting", what, f"{error:.1%}, {worst:.1%} at worst", goal, result["goal_met"], measured)
+
+
 READERS: dict[str, Callable[[Result], Iterator[Figure]]] = {
     "busbw.bench-ingest/1": ingest,
     "busbw.bench-fleet/1": fleet,
@@ -333,6 +341,7 @@ READERS: dict[str, Callable[[Result], Iterator[Figure]]] = {
     "busbw.soak/1": soak,
     "busbw.hangbench/1": hangs,
     "busbw.predict-calibrated/1": predict_calibrated,
+    "busbw.bench-alltoallv/1": alltoallv,
 }
 # What only tells that something ran, without a figure to compare.
 WITHOUT_FIGURES = {"busbw.gpu-check/1"}

@@ -24,8 +24,8 @@ pub struct Tool {
     pub program: PathBuf,
     /// Its arguments.
     pub arguments: Vec<OsString>,
-    /// The largest exit status that is no failure (`busbw explain` exits with 1 when it has findings).
-    pub largest_status: i32,
+    /// Exit statuses that are answers and no failure: those of `busbw explain` tell its verdict.
+    pub answers: &'static [i32],
 }
 
 /// What one run took.
@@ -110,7 +110,7 @@ impl Tool {
         let wait_error = |error| MeasureError::Wait { program: program(), error };
         let wall = waited.map_err(wait_error)?;
         let (status, usage) = reap(pid).map_err(wait_error)?;
-        let Some(code) = status.code().filter(|&code| code <= self.largest_status) else {
+        let Some(code) = status.code().filter(|code| self.answers.contains(code)) else {
             return Err(MeasureError::Failed { command: self.line(), status, said: beginning(&err) });
         };
         Ok(Sample {
@@ -202,14 +202,14 @@ mod tests {
     use super::*;
     use crate::scratch::Scratch;
 
-    fn shell(script: &str, largest_status: i32) -> Tool {
-        Tool { program: "sh".into(), arguments: vec!["-c".into(), script.into()], largest_status }
+    fn shell(script: &str, answers: &'static [i32]) -> Tool {
+        Tool { program: "sh".into(), arguments: vec!["-c".into(), script.into()], answers }
     }
 
     #[test]
     fn time_memory_and_output_are_those_of_the_command() {
         let scratch = Scratch::new().unwrap();
-        let sample = shell("x=$(head -c 20000000 /dev/zero | tr '\\0' a); sleep 0.1; echo ${#x}", 0);
+        let sample = shell("x=$(head -c 20000000 /dev/zero | tr '\\0' a); sleep 0.1; echo ${#x}", &[0]);
         let sample = sample.run(scratch.path()).unwrap();
         assert!(sample.wall_s >= 0.1, "{sample:?}");
         assert!(sample.cpu_s > 0.0, "{sample:?}");
@@ -221,12 +221,12 @@ mod tests {
     #[test]
     fn findings_are_no_failure_but_anything_else_is() {
         let scratch = Scratch::new().unwrap();
-        assert_eq!(shell("exit 1", 1).run(scratch.path()).unwrap().status, 1);
-        let failed = shell("echo unreadable >&2; exit 2", 1).run(scratch.path()).unwrap_err().to_string();
+        assert_eq!(shell("exit 3", &[0, 3]).run(scratch.path()).unwrap().status, 3);
+        let failed = shell("echo unreadable >&2; exit 2", &[0, 1, 3]).run(scratch.path()).unwrap_err().to_string();
         assert!(failed.contains("exit status: 2") && failed.contains("unreadable"), "{failed}");
-        let killed = shell("kill -9 $$", 1).run(scratch.path()).unwrap_err().to_string();
+        let killed = shell("kill -9 $$", &[0, 1]).run(scratch.path()).unwrap_err().to_string();
         assert!(killed.contains("signal: 9"), "{killed}");
-        let tool = Tool { program: "/nowhere/busbw".into(), arguments: Vec::new(), largest_status: 0 };
+        let tool = Tool { program: "/nowhere/busbw".into(), arguments: Vec::new(), answers: &[0] };
         assert!(tool.run(scratch.path()).unwrap_err().to_string().contains("cannot be started"));
     }
 }

@@ -134,7 +134,7 @@ pub fn measure(
             let mut arguments: Vec<OsString> = vec!["monitor".into(), "--root".into(), root.clone().into()];
             arguments.extend(["--count".into(), samples.to_string().into()]);
             arguments.extend(flags.iter().map(place));
-            let tool = Tool { program: busbw.into(), arguments, largest_status: 0 };
+            let tool = Tool { program: busbw.into(), arguments, answers: &[0] };
             samples_of.push(tool.run(scratch)?);
         }
     }

@@ -203,7 +203,7 @@ mod tests {
         Entry {
             name,
             shown: format!("{name} FILE"),
-            tool: Tool { program: "true".into(), arguments: Vec::new(), largest_status: 0 },
+            tool: Tool { program: "true".into(), arguments: Vec::new(), answers: &[0] },
             samples: walls.iter().map(sample).collect(),
         }
     }

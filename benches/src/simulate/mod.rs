@@ -176,7 +176,7 @@ pub fn measure(
         for of_case in &mut measured {
             let arguments =
                 ["--only".into(), of_case.case.name().into(), "--gpus".into(), of_case.gpus.to_string().into()];
-            let tool = Tool { program: program.to_path_buf(), arguments: arguments.into(), largest_status: 0 };
+            let tool = Tool { program: program.to_path_buf(), arguments: arguments.into(), answers: &[0] };
             of_case.samples.push(tool.run(scratch)?);
         }
     }

@@ -54,6 +54,11 @@ pub struct Explain {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub cluster: Option<PathBuf>,
 
+    /// Uneven exchange, by alltoallv: a shape of Megatron-LM's benchmark (W0 to W7), or a file of what each rank or expert
+    /// receives, or of what each rank sends to each; busbw's sizes are what a rank sends in the mean
+    #[arg(long, value_name = "SHAPE|FILE", value_hint = ValueHint::FilePath, requires = "cluster")]
+    pub load: Option<String>,
+
     #[command(flatten)]
     pub rules: RulesFile,
 
@@ -81,6 +86,7 @@ const EXPLAIN_EXAMPLES: &str = "Examples:
   busbw explain --advice run.log             with command lines to run next
   busbw explain --cluster c.toml run.log     compare the run with the speed expected on this cluster
   busbw explain --gpus 8xH100 --nics 8x400G table.txt   the same, if a table names neither
+  busbw explain --cluster c.toml --load W1 run.log       which rank and NIC are hot in an alltoallv
   busbw explain --rules my.toml run.log      with your own signatures
   busbw explain --json run.log | jq '.findings[0]'
   busbw explain -o report.html --json=report.json run.log    a page and JSON
@@ -152,8 +158,8 @@ pub struct Predict {
     #[arg(long, value_name = "LOG", num_args = 1.., value_hint = ValueHint::FilePath)]
     pub calibrate: Vec<PathBuf>,
 
-    /// Exchange unevenly, by alltoallv: a shape of Megatron-LM's benchmark (W0 to W7), or a file of what each rank or expert
-    /// receives, or of what each rank sends to each; a size is what a rank sends in the mean
+    /// Uneven exchange, by alltoallv: a shape of Megatron-LM's benchmark (W0 to W7), or a file of what each rank or expert
+    /// receives, or of what each rank sends to each; busbw's sizes are what a rank sends in the mean
     #[arg(long, value_name = "SHAPE|FILE", value_hint = ValueHint::FilePath)]
     pub load: Option<String>,
 
@@ -217,8 +223,8 @@ pub struct Simulate {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub log: Option<PathBuf>,
 
-    /// Exchange unevenly, by alltoallv: a shape of Megatron-LM's benchmark (W0 to W7), or a file of what each rank or expert
-    /// receives, or of what each rank sends to each; a size is what a rank sends in the mean
+    /// Uneven exchange, by alltoallv: a shape of Megatron-LM's benchmark (W0 to W7), or a file of what each rank or expert
+    /// receives, or of what each rank sends to each; busbw's sizes are what a rank sends in the mean
     #[arg(long, value_name = "SHAPE|FILE", value_hint = ValueHint::FilePath, conflicts_with = "log")]
     pub load: Option<String>,
 

@@ -3,7 +3,7 @@
 use crate::cli::Explain;
 use crate::flags::{Format, Output, Quiet};
 use crate::progress::Bar;
-use crate::{advise, described, memory, output, recorded, rules};
+use crate::{advise, described, memory, output, predict, recorded, rules};
 use busbw_diagnose::{Book, UserFacts};
 use busbw_ingest::{ReadError, ReadOptions, Source, read};
 use busbw_model::{Code, Diagnosis, Run};
@@ -24,6 +24,8 @@ pub fn run(flags: &Explain) -> Result<ExitCode, String> {
         return output::write(flags.output.file(), |out| out.write_all(page.as_bytes())).map(|()| ExitCode::SUCCESS);
     }
     let cluster = flags.cluster.as_ref().map(|path| described::cluster(std::slice::from_ref(path))).transpose()?;
+    let loaded = cluster.as_ref().zip(flags.load.as_deref());
+    let load = loaded.map(|(cluster, named)| predict::load(named, cluster.ranks())).transpose()?;
     let book = rules::book(flags.rules.file())?;
     let files = files(flags)?;
     let sources = files.iter().map(|path| Source::all(path)).collect::<Result<Vec<_>, _>>();
@@ -35,7 +37,13 @@ pub fn run(flags: &Explain) -> Result<ExitCode, String> {
     let run = read(&sources, &options);
     drop(bar);
     let run = run.map_err(|e| e.to_string())?;
-    let given = UserFacts { cluster: cluster.as_ref(), nics: flags.nics, book: Some(&book), ..UserFacts::default() };
+    let given = UserFacts {
+        cluster: cluster.as_ref(),
+        load: load.as_ref(),
+        nics: flags.nics,
+        book: Some(&book),
+        ..UserFacts::default()
+    };
     let diagnosis = busbw_diagnose::diagnose_with(&run, &given.with_gpus(flags.gpus.clone()));
     if run.is_empty() && diagnosis.findings.is_empty() {
         return Err(unknown(&run, &files, &book));

@@ -163,6 +163,14 @@ impl Load {
         self.shares[from * self.ranks + to]
     }
 
+    /// What the busiest rank sends or receives, its own part included, over what a rank sends in the mean. nccl-tests counts sizes of
+    /// alltoallv by the former (`src/alltoallv.cu` of 2.19.6), `--load` by the latter.
+    pub fn busiest_buffer(&self) -> f64 {
+        let sent = self.shares.chunks(self.ranks.max(1)).map(|row| row.iter().sum::<f64>());
+        let received = (0..self.ranks).map(|to| self.shares.iter().skip(to).step_by(self.ranks).sum::<f64>());
+        sent.chain(received).fold(0.0, f64::max)
+    }
+
     /// Every pair of different ranks with its share: sender, receiver, share.
     pub fn pairs(&self) -> impl Iterator<Item = (usize, usize, f64)> {
         let ranks = self.ranks;
@@ -312,6 +320,7 @@ mod tests {
             let said = Load::read("x", text, 2).unwrap_err().to_string();
             assert!(said.starts_with(error), "{text}: {said}");
         }
+        assert_eq!(Load::read("x", "0 3\n1 0", 2).unwrap().busiest_buffer(), 1.5);
         assert!(matches!(Load::shape("W2", 5000), Err(LoadError::TooManyRanks(5000))));
         assert_eq!(Load::shape("W9", 16), Ok(None));
     }

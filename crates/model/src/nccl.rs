@@ -70,8 +70,17 @@ pub struct EnvSetting {
     pub origin: EnvOrigin,
     /// The first line that says it.
     pub source: SourceLine,
+    /// The last line that a command line's setting holds at; to the end of its input where none is named.
+    pub until: Option<Place>,
     /// Hosts that say it, each once, in order of appearance.
     pub hosts: Vec<String>,
+}
+
+impl EnvSetting {
+    /// Whether a run that begins at a place has it, as far as the setting tells.
+    fn holds_at(&self, place: Place) -> bool {
+        self.source.place <= place && self.until.is_none_or(|until| place <= until)
+    }
 }
 
 /// Where a setting was read.
@@ -220,6 +229,21 @@ impl NcclLog {
         let hipified = || self.warnings.iter().any(|w| w.site.as_deref().is_some_and(|site| site.contains("/hipify/")));
         let unsaid = || if hipified() { Library::Rccl } else { Library::Nccl };
         self.versions.first().map_or_else(unsaid, |v| v.library)
+    }
+
+    /// Whether a run that begins at a place of an input has a setting. NCCL names a variable wherever it finds it, once; where the
+    /// command that sets it stands in the same input, that tells for which runs.
+    pub fn holds(&self, setting: &EnvSetting, place: Place) -> bool {
+        let alike = |other: &&EnvSetting| other.name == setting.name && other.value == setting.value;
+        let by_command = |other: &&EnvSetting| {
+            other.origin == EnvOrigin::CommandLine && other.source.place.input == place.input && alike(other)
+        };
+        let mut commands = self.env.iter().filter(by_command).peekable();
+        setting.source.place.input == place.input
+            && match setting.origin {
+                EnvOrigin::CommandLine => setting.holds_at(place),
+                EnvOrigin::NcclLog => commands.peek().is_none() || commands.any(|command| command.holds_at(place)),
+            }
     }
 
     /// The value of a variable, the log's word before a command line's.

@@ -362,6 +362,22 @@ impl BenchTable {
         both.map(|(row, busbw)| algbw(row).or(busbw.filter(|one| is_known || is_above(one)))).collect()
     }
 
+    /// The sizes behind the last row's that the settings announce: those of a run that did not get there.
+    pub fn missing_sizes(&self) -> Vec<Bytes> {
+        const MOST: usize = 4096;
+        let BenchSettings { max_bytes: Some(Bytes(most)), step_factor, step_bytes, .. } = self.settings else {
+            return Vec::new();
+        };
+        let Some(last) = self.rows.last() else { return Vec::new() };
+        let next = |size: &u64| match (step_factor, step_bytes) {
+            (Some(factor), _) => size.checked_mul(factor),
+            (None, Some(Bytes(step))) => size.checked_add(step),
+            (None, None) => None,
+        };
+        let sizes = std::iter::successors(next(&last.size.0), next).take_while(|size| *size <= most).take(MOST);
+        sizes.filter(|size| *size > last.size.0).map(Bytes).collect()
+    }
+
     /// Host names of the device list, each once, in the order printed.
     pub fn hosts(&self) -> Vec<&str> {
         let mut seen = HashSet::new();

@@ -1,10 +1,12 @@
 //! What connects the devices of one machine: the matrix of `nvidia-smi topo -m`, NCCL's topology XML, NCCL's dump.
 
 use crate::place::Place;
+use std::cmp::{Ordering, Reverse};
 use std::fmt;
 
-/// The kind of path between two devices, as `nvidia-smi topo -m` names it. Ordered from nearest to farthest.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+/// The kind of path between two devices, as `nvidia-smi topo -m` names it. Ordered from nearest to farthest: fewer NVLinks are
+/// farther.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum PathType {
     /// `X`: the device itself.
     Same,
@@ -29,6 +31,7 @@ impl PathType {
     /// use busbw_model::PathType;
     /// assert_eq!(PathType::from_cell("NV18"), Some(PathType::NvLink(18)));
     /// assert_eq!(PathType::from_cell("0-63"), None);
+    /// assert!(PathType::NvLink(18) < PathType::NvLink(12) && PathType::NvLink(1) < PathType::Pix);
     /// ```
     pub fn from_cell(cell: &str) -> Option<Self> {
         Some(match cell {
@@ -40,6 +43,30 @@ impl PathType {
             "SYS" | "SOC" => PathType::Sys, // SOC: the name of SYS in drivers before R384
             _ => PathType::NvLink(cell.strip_prefix("NV")?.parse().ok()?),
         })
+    }
+
+    fn distance(self) -> (u8, Reverse<u8>) {
+        match self {
+            PathType::Same => (0, Reverse(0)),
+            PathType::NvLink(links) => (1, Reverse(links)),
+            PathType::Pix => (2, Reverse(0)),
+            PathType::Pxb => (3, Reverse(0)),
+            PathType::Phb => (4, Reverse(0)),
+            PathType::Node => (5, Reverse(0)),
+            PathType::Sys => (6, Reverse(0)),
+        }
+    }
+}
+
+impl Ord for PathType {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.distance().cmp(&other.distance())
+    }
+}
+
+impl PartialOrd for PathType {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
     }
 }
 

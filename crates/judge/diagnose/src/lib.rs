@@ -19,6 +19,7 @@ mod findings;
 mod interfaces;
 pub mod known_faults;
 pub mod labelled;
+mod last_word;
 mod lines;
 mod order;
 mod outcome;
@@ -42,7 +43,7 @@ pub use pages::page;
 pub use rules::transport::network_in_use;
 pub use variables::{nearest_variable, variable};
 
-use busbw_model::{Diagnosis, Judged, Run};
+use busbw_model::{Diagnosis, Judged, Load, Run};
 use busbw_predict::Cluster;
 pub use busbw_predict::cluster::{GpusOfHost, NicsOfHost};
 pub use rules::signatures::book::{Book, check_rules};
@@ -52,6 +53,8 @@ use vendor::Vendor;
 #[derive(Clone, Default)]
 pub struct UserFacts<'a> {
     pub cluster: Option<&'a Cluster>,
+    /// What ranks send in an uneven exchange.
+    pub load: Option<&'a Load>,
     pub nics: Option<NicsOfHost>,
     pub gpu: Option<String>,
     pub gpus_per_node: Option<usize>,
@@ -101,6 +104,7 @@ fn diagnose_by<'a>(run: &'a Run, given: &UserFacts<'a>, rules: &[rules::Entry]) 
     let mut findings = order::settle(&case, found.collect());
     let prospects = expectation::prospects(&case, given);
     expectation::judge(&case, &prospects, &mut findings);
+    expectation::uneven::judge(&case, given, &mut findings);
     let mut judged: Vec<Judged> = expectation::judged(&case, &prospects, given)
         .into_iter()
         .chain(outcome::judge(&case, &findings))
@@ -115,7 +119,7 @@ fn diagnose_by<'a>(run: &'a Run, given: &UserFacts<'a>, rules: &[rules::Entry]) 
         vendor.put_judged(&mut judged);
     }
     let verdict = verdict::verdict(&findings, &judged, verdict::is_of_machines(run));
-    let summary = verdict::summary(verdict, &findings, &judged, &run.inputs);
+    let summary = verdict::summary(verdict, &findings, &judged, &run.inputs, case.refuters.ended_well());
     remedy::fit(&case, &mut findings);
     let mut advice = advice::advise(&case, verdict, &findings);
     let mut expected = expectation::expected(&prospects);

@@ -1,19 +1,22 @@
 //! Whether ranks came up, and whether the data that arrived was right: what a run shows without any yardstick.
 
 use crate::case::Case;
-use crate::lines::Line;
+use crate::last_word;
 use crate::rules::ends::who;
 use crate::rules::start::Start;
-use crate::words::KNOWN;
-use busbw_model::{
-    BenchTable, Check, Ended, Finding, Judged, Judgement, LogLevel, Place, Severity, Speaker, Statement, Subject,
-    counted,
-};
+use busbw_model::{BenchTable, Check, Ended, Finding, Judged, Judgement, Severity, Subject, counted};
 use std::collections::HashSet;
 
 /// What the communicators and tables of a run show. `findings` tell whether something failed that these cannot show.
 pub(crate) fn judge(case: &Case, findings: &[Finding]) -> Vec<Judged> {
-    let course = [start(case, findings), beside(case), first_size(case), cut_short(case), last_word(case)];
+    let course = [
+        start(case, findings),
+        beside(case),
+        first_size(case),
+        missing_sizes(case),
+        cut_short(case),
+        last_word::judge(case),
+    ];
     let parts = course.into_iter().chain([results(case), answers(case)]);
     parts.flatten().collect()
 }
@@ -53,73 +56,21 @@ fn cut_short(case: &Case) -> Option<Judged> {
     })
 }
 
-/// What a launcher, a shell or a logger at its level for errors reports as the last thing of an input, in words that no rule knows: what was not
-/// understood is not praised.
-fn last_word(case: &Case) -> Option<Judged> {
-    let run = case.run;
-    let is_of_launcher = |one: &Statement| one.speaker == Speaker::Launcher && is_report(one.text());
-    let fails = |one: &Statement| {
-        is_of_launcher(one)
-            || LAST_WORDS.iter().any(|words| one.text().starts_with(words))
-            || one.text().trim() == "Terminated"
-            || tells_status(one.text())
-            || one.level == Some(LogLevel::Error)
-    };
-    let is_end = |place: Place| run.ends.iter().any(|end| end.source.place == place) && !case.refuters.survived(place);
-    let is_last = |place: Place| case.refuters.is_last(place) && !is_end(place);
-    let knows = |line: &&Line| {
-        let is_harmless = || KNOWN.harmless.iter().any(|words| line.text.contains(words));
-        !case.book.read(line.speaker, &line.text).is_empty() || is_harmless()
-    };
-    let at = |place: Place| case.lines.iter().filter(move |line| line.source.place == place);
-    let reports = |line: &&Line| {
-        let place = line.source.place;
-        let said = || run.statements.iter().filter(|one| one.source.place == place).any(fails);
-        is_last(place)
-            && match line.speaker {
-                Speaker::Kernel => false,
-                Speaker::NcclWarn => true,
-                _ => said(),
-            }
-    };
-    let last = case.lines.iter().filter(reports).find(|line| !at(line.source.place).any(|line| knows(&line)))?.source;
-    let text = last.text.trim();
-    let question = format!("The last line may report a failure, and no rule knows it: `{text}`. Did the run end well?");
-    let how = format!("ends with `{text}`");
-    Some(judged(Subject::Course, "the end of the run".into(), how, Judgement::Undecided, Some(question)))
-}
-
-/// What srun says of a step that it ends, OpenSSH of a terminal that is gone.
-const LAST_WORDS: [&str; 2] = ["srun: Job step aborted", "client_loop: send disconnect: "];
-
-/// Whether a line tells a status that shows a failure, as what runs programs does in many forms: `exited with code 137`, `returned non-zero exit status 1`,
-/// `exitcode: 1`.
-fn tells_status(text: &str) -> bool {
-    const KEYS: [&str; 8] = [
-        "xit code",
-        "xit status",
-        "xitcode",
-        "xited with",
-        "xited with code",
-        "xited with status",
-        "on-zero status of",
-        "xitCode\"",
-    ];
-    let fails = |behind: &str| {
-        behind.trim_start_matches([' ', ':', '=', '(', '"', '-']).starts_with(|c| ('1'..='9').contains(&c))
-    };
-    KEYS.iter().any(|key| text.match_indices(key).any(|(at, _)| fails(&text[at + key.len()..])))
-}
-
-/// Whether a launcher's line is no note of what it does: srun and Slurm's daemons say so, mpirun and its like print little else but what they do when
-/// somebody presses Ctrl-C. Slurm's step `.extern` is none of the run's.
-fn is_report(text: &str) -> bool {
-    const SLURM: [&str; 3] = ["srun: ", "slurmstepd: ", "salloc: "];
-    let of_slurm = SLURM.iter().find_map(|start| text.strip_prefix(start));
-    let is_error = of_slurm.is_none_or(|rest| rest.starts_with("error: ") || rest.starts_with("fatal: "));
-    is_error
-        && KNOWN.launchers.iter().any(|start| text.starts_with(start))
-        && ![".extern", Ended::CTRL_C].iter().any(|note| text.contains(note))
+/// Sizes that a table lacks which its header announces: it holds what it holds, and where it stops a run may hang.
+fn missing_sizes(case: &Case) -> Option<Judged> {
+    let open = case.run.tables.iter().filter(|table| !table.finished);
+    let (table, missing) = open.map(|table| (table, table.missing_sizes())).find(|(_, missing)| !missing.is_empty())?;
+    let (last, next, largest) = (table.rows.last()?.size, *missing.first()?, *missing.last()?);
+    let question = format!(
+        "The table stops at {last}: {} of those that its header announces are missing, {}. Did the run hang at {next}, or was it \
+         stopped, or is the rest of its output elsewhere? Give the rest, or run these alone: `-b {} -e {}`",
+        counted(missing.len(), "size"),
+        if next == largest { next.to_string() } else { format!("{next} to {largest}") },
+        next.0,
+        largest.0,
+    );
+    let what = format!("{} above {last}", counted(missing.len(), "size"));
+    Some(judged(Subject::Course, what, "no result".into(), Judgement::Undecided, Some(question)))
 }
 
 /// A process that ended and may be none of the run.

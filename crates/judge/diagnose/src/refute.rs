@@ -26,8 +26,8 @@ pub struct Refuters {
     up: Vec<StartedRanks>,
     /// Lines that show a good end: a whole table, a program that reports success, ranks that all left in order.
     ended_well: Vec<Place>,
-    /// Those that a program that fails does not print as it exits, and from where on they speak: a table shows nothing of processes that ended
-    /// before it began.
+    /// Those that a program that fails does not print as it exits, and from where on they speak: of what ended before it began, a table shows only that
+    /// an exit status is a command's before it.
     succeeded: Vec<(Place, Place)>,
     /// Communicators of all ranks that came up, which they do only with all of them.
     started: Vec<StartedRanks>,
@@ -132,16 +132,16 @@ impl Refuters {
             several: run.communicators.iter().any(|comm| comm.nranks.is_some_and(|ranks| ranks > 1)),
             ranks,
         };
-        let survived = run.ends.iter().filter(|end| {
+        let survived = run.ends.iter().filter(|end| end.told_by != EndTeller::List).filter(|end| {
             let place = end.source.place;
             refuters.ranks.lives(end) && !is_reported(run, place)
                 || end.is_handled() && !fails_after(place)
-                || may_be_caught(end) && !fails_after(place) && refuters.progressed_after(place)
                 || refuters.ranks.is_none(end) && refuters.progressed_after(place)
-                || may_go_on(end) && !fails_after(place) && refuters.progressed_after(place)
+                || (may_be_caught(end) || may_go_on(end)) && !fails_after(place) && refuters.progressed_after(place)
                 || refuters.is_followed(place)
+                || matches!(end.how, Ended::Exit(_))
+                    && refuters.succeeded.iter().any(|(began, _)| is_after(*began, place))
         });
-        let survived = survived.filter(|end| end.told_by != EndTeller::List);
         refuters.survived = survived.map(|end| end.source.place).collect();
         refuters
     }
@@ -219,11 +219,11 @@ impl Refuters {
         self.several && unlabelled && uncaught && !self.is_followed(end.source.place)
     }
 
-    /// Whether ranks came up, and a process that ended may be none of them: a child of `multiprocessing`, a program that starts no ranks, or a
+    /// Whether ranks came up, or ended well, and a process that ended may be none of them: a child of `multiprocessing`, a program that starts no ranks, or a
     /// script of Python's whose number is not among theirs.
     pub fn may_be_beside(&self, end: &RankEnd) -> bool {
         let script = end.command.as_ref().is_some_and(|command| self.ranks.are_not(end.pid, command));
-        !self.up.is_empty()
+        (!self.up.is_empty() || self.ended_well())
             && end.ranks.is_empty()
             && (end.child || script || end.told_by == EndTeller::List || self.ranks.is_none(end))
     }

@@ -40,8 +40,14 @@ fn is_logged(text: &str) -> bool {
     has_place || !text.starts_with('|') && values.count() >= 2
 }
 
-/// One sentence: the finding to act on, the question that decides, or what passed.
-pub(crate) fn summary(verdict: Verdict, findings: &[Finding], judged: &[Judged], inputs: &[Input]) -> String {
+/// One sentence: the finding to act on, the question that decides, or what passed. `ended`: something shows a good end.
+pub(crate) fn summary(
+    verdict: Verdict,
+    findings: &[Finding],
+    judged: &[Judged],
+    inputs: &[Input],
+    ended: bool,
+) -> String {
     match verdict {
         Verdict::Failed | Verdict::Degraded => findings.first().map_or(String::new(), |first| first.title.clone()),
         Verdict::Inconclusive => question(judged).unwrap_or(nothing_judged(inputs)).to_string(),
@@ -49,7 +55,8 @@ pub(crate) fn summary(verdict: Verdict, findings: &[Finding], judged: &[Judged],
         Verdict::NoErrors => {
             let is_table = |input: &Input| input.kinds.contains(&InputKind::NcclTests);
             let speed = if inputs.iter().any(is_table) { "judged" } else { "measured" };
-            format!("{}. Speed was not {speed}.", passed(judged, Subject::Course))
+            let end = if ended { "" } else { ", and no end of the run is seen" };
+            format!("{}. Speed was not {speed}{end}.", passed(judged, Subject::Course))
         }
     }
 }
@@ -110,7 +117,7 @@ mod tests {
             (vec![input(&[InputKind::Busbw]), input(&[InputKind::NcclLog])], true),
             (vec![input(&[])], true),
         ] {
-            let said = summary(Verdict::Inconclusive, &[], &[], &inputs);
+            let said = summary(Verdict::Inconclusive, &[], &[], &inputs, true);
             assert_eq!(said.contains("NCCL_DEBUG"), asks_for_log, "{inputs:?}: {said}");
         }
     }

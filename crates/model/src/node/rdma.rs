@@ -20,6 +20,12 @@ pub struct RdmaDevice {
     pub driver_version: Option<String>,
     /// `MT4129` or a name of the vendor's.
     pub hca_type: Option<String>,
+    /// The board's id (PSID): cards with one chip are sold as different boards, each with its own firmware.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub board: Option<String>,
+    /// GUID of the system image, which the functions of a card share; its hexadecimal digits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub system_guid: Option<String>,
     /// `node1 mlx5_0`.
     pub description: Option<String>,
     /// Its ports.

@@ -1,7 +1,7 @@
 //! From a raw line to text: colour codes, carriage returns, JSON strings.
 
 use crate::cursor::finder;
-use crate::logger;
+use crate::record::said_by;
 use aho_corasick::{AhoCorasick, Match};
 use memchr::{memchr, memchr_iter, memchr2, memmem};
 use std::borrow::Cow;
@@ -157,29 +157,6 @@ fn from_json(line: &[u8]) -> Option<String> {
     }
     let (_, value) = split_member(line)?;
     serde_json::from_slice::<String>(value).ok()
-}
-
-/// What a record of a logger says. Docker and Google's Cloud Logging have a line as it was printed; structlog, zap, logrus and Python's loggers a message, to which
-/// the level is added where it is of a failure, with the exception that the record carries.
-fn said_by(record: &serde_json::Value) -> Option<String> {
-    let first = |keys: &[&str]| keys.iter().find_map(|key| record.get(key)?.as_str().filter(|text| !text.is_empty()));
-    if let Some(said) = record.get("jsonPayload").and_then(said_by) {
-        return Some(said);
-    }
-    if let Some(printed) = first(&["log", "text", "textPayload"]) {
-        return Some(printed.to_string());
-    }
-    let level = first(&["level", "lvl"]).map(str::to_ascii_uppercase);
-    let event = || first(&["event"]).filter(|_| level.is_some());
-    let message = first(&["message", "msg"]).or_else(event)?;
-    let fails = level.as_ref().is_some_and(|level| logger::is_failure(level));
-    let exception = first(&["exception", "exc_info", "stack_trace", "stacktrace", "exc_text", "error"]);
-    Some(match (level, exception) {
-        (Some(level), Some(exception)) if fails => format!("{level}: {message}\n{exception}"),
-        (Some(level), None) if fails => format!("{level}: {message}"),
-        (None, Some(exception)) => format!("{message}\n{exception}"),
-        _ => message.to_string(),
-    })
 }
 
 /// `"text": "…"` → the raw value.

@@ -20,7 +20,7 @@ pub(crate) struct Wanted {
     pub end: bool,
     /// [`crate::speaker::of`].
     pub speaker: bool,
-    /// It may set variables of NCCL's.
+    /// It may be of a shell, and set variables of NCCL's or start a run.
     pub variables: bool,
     /// It is a bar of tqdm, which a process that ends prints once more: `45%|████▌     | 45/100 [00:01<…]`.
     pub progress: bool,
@@ -28,6 +28,10 @@ pub(crate) struct Wanted {
 
 /// What begins a line of a command's output, or is a prompt with a command.
 const BEGINNINGS: [&[u8]; 6] = [b"GPU", b" GPU", b"DEAD", b"max ", b"stack size", b"Max "];
+
+/// What stands in lines of a shell that set variables of NCCL's, or start another run.
+const SHELL: [&str; 11] =
+    ["NCCL_", "_perf ", "mpirun ", "mpiexec ", "srun ", "sbatch ", "torchrun ", "horovodrun ", "$ ", "~# ", "~ # "];
 
 /// `rules/words.toml`.
 pub(crate) static KNOWN: LazyLock<Words> = LazyLock::new(|| {
@@ -54,7 +58,7 @@ struct Known {
 
 static LISTS: LazyLock<Known> = LazyLock::new(|| {
     let none = Wanted::default();
-    let (variables, progress) = (["NCCL_".to_string()], ["%|".to_string()]);
+    let (shell, progress) = (SHELL.map(str::to_string), ["%|".to_string()]);
     let lists: [(&[String], Wanted); 8] = [
         (&KNOWN.torch, Wanted { torch: true, ..none }),
         (&KNOWN.other, Wanted { other: true, ..none }),
@@ -62,7 +66,7 @@ static LISTS: LazyLock<Known> = LazyLock::new(|| {
         (&KNOWN.speakers, Wanted { speaker: true, ..none }),
         (&KNOWN.launchers, Wanted { speaker: true, ..none }),
         (&KNOWN.ssh, Wanted { speaker: true, ..none }),
-        (&variables, Wanted { variables: true, ..none }),
+        (&shell, Wanted { variables: true, ..none }),
         (&progress, Wanted { progress: true, ..none }),
     ];
     let versions =
@@ -126,7 +130,7 @@ impl Found {
     pub fn wanted(self, line: &[u8]) -> Wanted {
         let with_digits = if self.may_have_digits { LISTS.with.find(line) } else { Wanted::default() };
         let other = self.may_be_prompt && is_prompt(line);
-        self.without_digits.or(with_digits).or(Wanted { other, ..Wanted::default() })
+        self.without_digits.or(with_digits).or(Wanted { other, variables: other, ..Wanted::default() })
     }
 }
 
@@ -163,7 +167,7 @@ mod tests {
             ),
             ("n:1 NCCL DIAG [OK] p2p: fine", other),
             ("\t\tState: Active", other),
-            ("root@node1:~# ibstat", other),
+            ("root@node1:~# ibstat", Wanted { variables: true, ..other }),
             ("step 12, loss 0.25, 3.1 s", none),
             (" 45%|####    | 45/100 [00:01<00:02]", Wanted { progress: true, ..none }),
             ("NCCL_DEBUG=INFO ./train", Wanted { variables: true, ..none }),

@@ -4,6 +4,7 @@
 //! those that are new. What depends on the blocks before (how often a wording came, who told the driver's version) is left to the
 //! assembler, so that the answer is the same whoever scans a block.
 
+use crate::command::ShellLine;
 use crate::ends::{EndLine, Follower, MOST_SHOWN};
 use crate::inspector::Sample;
 use crate::nccl_log::LogMessage;
@@ -128,7 +129,7 @@ pub(crate) enum Fact {
     Inspector(Box<(Sample, Box<str>)>),
     End(Box<EndFact>),
     Statement(Box<StatementFact>),
-    Variables(Box<CommandLine>),
+    Shell(Box<CommandLine>),
 }
 
 /// A line that nobody makes a fact of, and who prints it.
@@ -179,10 +180,10 @@ pub(crate) struct WarnLine {
     pub text: Box<str>,
 }
 
-/// NCCL's variables that a printed command sets.
+/// A printed line of a shell.
 #[derive(Debug)]
 pub(crate) struct CommandLine {
-    pub variables: Vec<(String, String)>,
+    pub line: ShellLine,
     pub text: Box<str>,
 }
 

@@ -205,8 +205,15 @@ fn named(text: &str) -> Option<(&str, &str)> {
         || logged(rest).is_some()
         || is_of_traceback(label, rest)
         || is_address
-        || digits && speaker::of(rest) != Speaker::Program;
+        || digits && (is_of_host_tool(rest) || speaker::of(rest) != Speaker::Program);
     (is_name && known).then_some((label, rest))
+}
+
+/// What tools of hosts print behind pdsh's and clush's label: members that a tab indents (`ibstat`, `ibv_devinfo`, `nvidia-smi nvlink`), the
+/// heads of these, and the frame of `nvidia-smi`.
+fn is_of_host_tool(text: &str) -> bool {
+    const HEADS: [&str; 9] = ["\t", "CA '", "Infiniband device '", "hca_id:", "link ", "GPU ", "NVML: ", "+--", "|"];
+    HEADS.iter().any(|head| text.starts_with(head))
 }
 
 /// `Traceback (most recent call last):`, a frame with its line of code, or the exception.

@@ -110,8 +110,14 @@ pub fn explained(text: &str) -> serde_json::Result<Explained> {
     let mut run = Run { tables: tables.into_iter().map(with_devices).collect(), ..Run::default() };
     let by_log = environment.into_iter().map(|setting| (setting, EnvOrigin::NcclLog));
     let by_command = launch_environment.into_iter().map(|setting| (setting, EnvOrigin::CommandLine));
-    let setting =
-        |((name, value), origin)| EnvSetting { name, value, origin, source: SourceLine::default(), hosts: Vec::new() };
+    let setting = |((name, value), origin)| EnvSetting {
+        name,
+        value,
+        origin,
+        source: SourceLine::default(),
+        until: None,
+        hosts: Vec::new(),
+    };
     run.nccl.env = by_log.chain(by_command).map(setting).collect();
     let line = |NcclVersion { version, cuda, library }| {
         Some(VersionLine { version: version?, cuda, library, processes: Vec::new(), source: SourceLine::default() })

@@ -281,6 +281,13 @@ fn is_of_glog(word: &[u8]) -> bool {
     matches!(word, [b'D' | b'I' | b'W' | b'E' | b'F' | b'C', date @ ..] if date.len() == 4 && date.iter().all(u8::is_ascii_digit))
 }
 
+/// Whether a text begins as lines of programs do, behind their launchers' labels.
+pub(crate) fn begins(text: &str) -> bool {
+    let line = line_at(text.as_bytes(), 0);
+    let found = STARTS.as_ref().and_then(|starts| starts.find(line));
+    found.is_some_and(|found| front(line, found.start()).is_some_and(<[u8]>::is_empty))
+}
+
 fn split_words(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     text.split(|b| matches!(b, b' ' | b'\t')).filter(|word| !word.is_empty())
 }

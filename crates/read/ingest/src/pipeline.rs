@@ -2,6 +2,7 @@
 
 use crate::assemble::Assembler;
 use crate::ends::Follower;
+use crate::envelope::{Envelope, in_order};
 use crate::facts::{BlockFacts, Event};
 use crate::scan::Scanner;
 use crate::source::{Block, Blocks, ReadError, Source, binary_kind, read_up_to};
@@ -105,13 +106,24 @@ fn read_one(source: &Source, options: &ReadOptions, assembler: &mut Assembler) -
         assembler
             .problem(1, format!("the text of `busbw {command}`; explain reads its JSON: `busbw {command} --json`"));
     }
-    let may_be_document = start.trim_ascii_start().starts_with(b"{");
+    let begins = start.trim_ascii_start();
+    let is_list = begins.strip_prefix(b"[").is_some_and(|list| list.trim_ascii_start().starts_with(b"{"));
+    let newest_first = Envelope::of(&start).is_some_and(|records| records.is_newest_first());
+    let may_be_document = begins.starts_with(b"{") || is_list || newest_first;
     let mut reader: Box<dyn Read + Send> = Box::new(Cursor::new(start).chain(reader));
     if may_be_document {
         let mut whole = Vec::new();
         (&mut reader).take(LARGEST_DOCUMENT).read_to_end(&mut whole).map_err(|e| source.error(e))?;
         if read_document(&whole, assembler) {
             return Ok(whole.len() as u64);
+        }
+        if (whole.len() as u64) < LARGEST_DOCUMENT {
+            let (text, turned) = in_order(whole);
+            if turned {
+                let order = "the newest record stands first; read from the end, where lines are counted from";
+                assembler.problem(1, order.into());
+            }
+            whole = text;
         }
         reader = Box::new(Cursor::new(whole).chain(reader));
     }

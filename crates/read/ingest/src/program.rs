@@ -176,11 +176,16 @@ impl Program {
     /// The line that a program printed, behind what another put in front of it.
     pub fn behind<'l>(&mut self, form: &PassedOn, line: &'l [u8]) -> &'l [u8] {
         let (stream, line) = form.split(line).unwrap_or((String::new(), line));
+        self.is_of(&stream);
+        line
+    }
+
+    /// Tells whose the next lines are, where they have no label of their own.
+    pub fn is_of(&mut self, stream: &str) {
         let is_none = stream.is_empty() && self.passed_on.is_empty();
         if !is_none && *stream != *self.passed_on {
             self.passed_on = stream.into();
         }
-        line
     }
 
     /// Takes a line in which nothing of NCCL's stands; false when something may.
@@ -277,9 +282,8 @@ impl Program {
             facts.of_nobody(number, text);
         }
         if wanted.variables {
-            let variables = command::variables(&lossy);
-            if !variables.is_empty() {
-                facts.of_nobody(number, Fact::Variables(Box::new(CommandLine { variables, text: kept(plain) })));
+            if let Some(line) = command::read(&lossy).or_else(|| command::read(body)) {
+                facts.of_nobody(number, Fact::Shell(Box::new(CommandLine { line, text: kept(plain) })));
             }
         }
     }

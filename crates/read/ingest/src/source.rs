@@ -3,6 +3,7 @@
 //! Blocks are read, not mapped: a log may shrink while it is read, and a pipe cannot be mapped at all.
 
 use crate::clean::indent;
+use crate::envelope::Envelope;
 use crate::passed_on::PassedOn;
 use busbw_model::Run;
 use memchr::memrchr;
@@ -151,6 +152,7 @@ pub(crate) struct Block {
     length: usize,
     indent: Vec<u8>,
     passed_on: Option<Arc<PassedOn>>,
+    envelope: Option<Arc<Envelope>>,
 }
 
 impl Block {
@@ -167,6 +169,11 @@ impl Block {
     pub fn passed_on(&self) -> Option<&PassedOn> {
         self.passed_on.as_deref()
     }
+
+    /// What its lines are records of, since the first block that shows it.
+    pub fn envelope(&self) -> Option<&Envelope> {
+        self.envelope.as_deref()
+    }
 }
 
 /// Cuts an input into blocks of whole lines.
@@ -180,6 +187,8 @@ pub(crate) struct Blocks<R> {
     most: usize,
     indent: Option<Vec<u8>>,
     passed_on: Option<Arc<PassedOn>>,
+    envelope: Option<Arc<Envelope>>,
+    blocks: usize,
     done: bool,
 }
 
@@ -187,6 +196,8 @@ impl<R: Read> Blocks<R> {
     /// How much is read at a time, at most: little enough to stay in a core's cache from reading to scanning.
     pub const SIZE: usize = 256 << 10;
     const FIRST: usize = 64 << 10;
+    /// Blocks in which records are looked for: JSON of another kind takes long to read.
+    const FOR_RECORDS: usize = 8;
     /// A line longer than this is cut: no line of a log is, and memory must stay bounded whatever comes.
     pub const LONGEST_LINE: usize = 64 << 20;
 
@@ -198,6 +209,8 @@ impl<R: Read> Blocks<R> {
             most: Self::SIZE,
             indent: None,
             passed_on: None,
+            envelope: None,
+            blocks: 0,
             done: false,
         }
     }
@@ -217,10 +230,15 @@ impl<R: Read> Blocks<R> {
         let any = self.fill_block(block)?;
         let indent = self.indent.get_or_insert_with(|| indent(block.lines()).to_vec());
         block.indent.clone_from(indent);
-        if self.passed_on.is_none() {
-            self.passed_on = PassedOn::of(block.lines()).map(Arc::new);
+        if self.passed_on.is_none() && self.envelope.is_none() {
+            self.blocks += 1;
+            let lines = Some(block.lines()).filter(|_| self.blocks <= Self::FOR_RECORDS);
+            self.envelope = lines.and_then(Envelope::of).map(Arc::new);
+            let lines = Some(block.lines()).filter(|_| self.envelope.is_none());
+            self.passed_on = lines.and_then(PassedOn::of).map(Arc::new);
         }
         block.passed_on.clone_from(&self.passed_on);
+        block.envelope.clone_from(&self.envelope);
         Ok(any)
     }
 

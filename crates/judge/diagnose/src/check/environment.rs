@@ -82,6 +82,7 @@ fn as_run(node: &NodeFacts) -> Run {
             value: value.clone(),
             origin: EnvOrigin::NcclLog,
             source: source(&format!("{name}={value}")),
+            until: None,
             hosts: Vec::new(),
         });
     }

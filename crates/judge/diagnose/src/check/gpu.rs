@@ -169,9 +169,12 @@ fn nvlink(node: &NodeFacts, report: &mut AreaReport) {
     };
     // A GPU without any link up does not tell how many it has.
     let of = |gpu: &GpuDevice| if up(gpu) == 0 { most.max(gpu.nvlinks.len()) } else { gpu.nvlinks.len() };
+    // A card on PCIe joins others by a bridge: beside a pair with one, it may have none.
+    let may_be_without =
+        |gpu: &GpuDevice| most > 0 && up(gpu) == 0 && !gpu.name.is_empty() && !joined_by_nvlink(&gpu.name);
     let short: Vec<String> = devices
         .iter()
-        .filter(|gpu| up(gpu) < gpu.nvlinks.len())
+        .filter(|gpu| up(gpu) < gpu.nvlinks.len() && !may_be_without(gpu))
         .map(|gpu| format!("GPU {}: {} of {}", gpu.index, up(gpu), of(gpu)))
         .collect();
     let on_board = || devices.len() > 1 && devices.iter().all(|gpu| joined_by_nvlink(&gpu.name));

@@ -1,6 +1,8 @@
 //! Ports of RDMA devices: state, rate, MTU, GIDs, what keeps RoCE lossless.
 
 use super::area_report::AreaReport;
+use super::cards::Cards;
+use super::rdma::HCAS;
 use busbw_model::node::{Gid, GidKind, NetInterface, RdmaDevice, RdmaPort};
 use busbw_model::{Code, LinkLayer, NodeFacts};
 use busbw_predict::cluster::NicProduct;
@@ -10,9 +12,9 @@ const LARGEST_MTU: u32 = 4096;
 
 /// A port and its device.
 #[derive(Clone, Copy)]
-struct Port<'a> {
-    device: &'a RdmaDevice,
-    port: &'a RdmaPort,
+pub(super) struct Port<'a> {
+    pub device: &'a RdmaDevice,
+    pub port: &'a RdmaPort,
 }
 
 impl Port<'_> {
@@ -21,7 +23,7 @@ impl Port<'_> {
         format!("{}/{}", self.device.name, self.port.port)
     }
 
-    fn is_active(self) -> bool {
+    pub fn is_active(self) -> bool {
         self.port.state == "ACTIVE"
     }
 
@@ -34,12 +36,14 @@ impl Port<'_> {
         self.port.state.is_empty() && self.port.gids.iter().any(|gid| gid.kind == GidKind::RoceV2)
     }
 
-    /// Cards of one type may serve different networks: compute on InfiniBand, storage on Ethernet.
-    fn is_like(self, other: Port) -> bool {
-        self.device.hca_type == other.device.hca_type && self.port.link_layer == other.port.link_layer
+    /// Cards of one type may be of different boards, and serve different networks: compute on InfiniBand, storage on Ethernet.
+    pub fn is_like(self, other: Port) -> bool {
+        let (device, others) = (self.device, other.device);
+        let is_other_board = device.board.is_some() && others.board.is_some() && device.board != others.board;
+        device.hca_type == others.hca_type && !is_other_board && self.port.link_layer == other.port.link_layer
     }
 
-    fn interface(self, node: &NodeFacts) -> Option<&NetInterface> {
+    pub fn interface(self, node: &NodeFacts) -> Option<&NetInterface> {
         let is_its = |interface: &&NetInterface| {
             Some(interface.name.as_str()) == self.port.interface() || interface.rdma == Some(self.name())
         };
@@ -50,12 +54,13 @@ impl Port<'_> {
 pub(super) fn check(node: &NodeFacts, report: &mut AreaReport) {
     let of = |device| move |port| Port { device, port };
     let ports: Vec<Port> = node.rdma.iter().flat_map(|device| device.ports.iter().map(of(device))).collect();
+    let cards = Cards::of(node, &ports);
     for port in &ports {
-        state(*port, &ports, report);
+        state(*port, node, &cards, report);
     }
     let active: Vec<Port> = ports.iter().copied().filter(|port| port.is_active()).collect();
     for port in &active {
-        rate(*port, &active, report);
+        rate(*port, &cards, report);
     }
     for port in &active {
         mtu(node, *port, report);
@@ -69,10 +74,12 @@ pub(super) fn check(node: &NodeFacts, report: &mut AreaReport) {
     }
 }
 
-/// A port that is down fails the node when others of its kind carry traffic or when none does; the second port of a card is
-/// often left free. One that is switched off or has no cable (`Disabled`) is odd only among many that carry traffic.
-fn state(at: Port, all: &[Port], report: &mut AreaReport) {
+/// A port that is down fails the node when others of its kind carry traffic or when none does. The second port of a card is often left
+/// free: it is odd where equal cards use theirs, or a variable names it. One that is switched off or has no cable (`Disabled`) is odd
+/// only among many that carry traffic.
+fn state(at: Port, node: &NodeFacts, cards: &Cards, report: &mut AreaReport) {
     const ITEM: &str = "port state";
+    let all = cards.ports;
     let layer = match at.port.link_layer {
         Some(LinkLayer::InfiniBand) => "InfiniBand",
         Some(LinkLayer::Ethernet) => "Ethernet (RoCE)",
@@ -92,14 +99,22 @@ fn state(at: Port, all: &[Port], report: &mut AreaReport) {
     let (active, down): (Vec<Port>, Vec<Port>) = all.iter().partition(|other| other.is_active());
     let alike = |ports: &[Port]| ports.iter().filter(|other| other.is_like(at)).count();
     let is_off = at.port.physical_state.as_deref() == Some("Disabled");
-    if is_off && !active.is_empty() && alike(&active) <= 2 * alike(&down) {
+    let is_odd_one = alike(&active) > 3 * alike(&down);
+    let is_free = !active.is_empty() && !is_named(node, at) && (cards.is_spare(at) || is_off && !is_odd_one);
+    if is_free {
         return report.skip(ITEM, format!("{detail}: is a cable meant to be in this port?"));
     }
-    let is_spare = active.iter().any(|other| other.device.name == at.device.name);
-    if !is_spare && (alike(&active) > 0 || active.is_empty()) {
+    if alike(&active) > 0 || active.is_empty() {
         return report.fail(ITEM, detail, Some(Code::IbTransportError), remedy);
     }
     report.warn(ITEM, detail, Some(Code::IbTransportError), remedy);
+}
+
+/// Whether NCCL_IB_HCA names the device in full, so that NCCL is meant to use it.
+fn is_named(node: &NodeFacts, at: Port) -> bool {
+    let list = node.environment.get(HCAS).filter(|list| !list.starts_with('^'));
+    let mut names = list.into_iter().flat_map(|list| list.trim_start_matches('=').split(','));
+    names.any(|name| name.split(':').next() == Some(at.device.name.as_str()))
 }
 
 fn remedy_of_state(Port { device, port }: Port) -> String {
@@ -119,12 +134,14 @@ fn remedy_of_state(Port { device, port }: Port) -> String {
     }
 }
 
-/// Ports of one kind of card should be equally fast, and as fast as the slowest board of that card.
-fn rate(at: Port, active: &[Port], report: &mut AreaReport) {
+/// Ports of one kind of card should be equally fast, and as fast as the slowest board of that card. Several Ethernet ports that agree
+/// on less may be of another network: no subnet manager makes all of RoCE alike.
+fn rate(at: Port, cards: &Cards, report: &mut AreaReport) {
     let report = report.about(at.name());
     let Some(rate) = at.port.rate_gbps else { return report.skip("rate", "the driver does not tell") };
-    let alike = active.iter().filter(|other| other.is_like(at)).filter_map(|other| other.port.rate_gbps);
-    let best = alike.fold(rate, f64::max);
+    let active = cards.ports.iter().filter(|other| other.is_active() && cards.are_equal(at, **other));
+    let alike: Vec<f64> = active.filter_map(|other| other.port.rate_gbps).collect();
+    let best = alike.iter().copied().fold(rate, f64::max);
     let product = at.device.hca_type.as_deref().and_then(NicProduct::find).filter(|_| !at.is_roce());
     let name = &at.device.name;
     if let Some(product) =
@@ -139,6 +156,12 @@ fn rate(at: Port, active: &[Port], report: &mut AreaReport) {
     }
     if rate >= best {
         return report.ok("rate", format!("{rate} Gbit/s"));
+    }
+    if at.is_roce() && alike.iter().filter(|other| **other == rate).count() > 1 {
+        return report.skip(
+            "rate",
+            format!("{rate} Gbit/s, where others have {best}: is it of another network, as for storage?"),
+        );
     }
     let remedy = format!(
         "A cable, transceiver or switch port of an older generation, or lanes that did not come up: `sudo mlxlink -d {name} -m -c`; until then leave it out: `export NCCL_IB_HCA=^{name}`"

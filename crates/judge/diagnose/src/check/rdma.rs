@@ -3,7 +3,7 @@
 use super::area_report::{AreaReport, listed};
 use super::ports;
 use busbw_model::node::{HcaList, Known, RdmaDevice};
-use busbw_model::{Code, NodeFacts};
+use busbw_model::{Code, LinkLayer, NodeFacts};
 
 /// The variable that names devices.
 pub(super) const HCAS: &str = "NCCL_IB_HCA";
@@ -75,20 +75,28 @@ pub(super) fn absent(node: &NodeFacts) -> Vec<&str> {
     names.filter(|name| !is_there(name)).collect()
 }
 
-/// Firmware of each kind of card; equal cards should have equal firmware.
+/// Firmware of each kind of card; equal cards should have equal firmware. Where no id tells boards apart, those of another network
+/// may be others, each with its own.
 fn firmware(devices: &[RdmaDevice], report: &mut AreaReport) {
-    let mut kinds: Vec<Option<&str>> = devices.iter().map(|device| device.hca_type.as_deref()).collect();
+    let kind = |device: &RdmaDevice| (device.hca_type.clone(), device.board.clone());
+    let mut kinds: Vec<(Option<String>, Option<String>)> = devices.iter().map(kind).collect();
     kinds.sort_unstable();
     kinds.dedup();
-    for kind in kinds {
-        let alike: Vec<&RdmaDevice> = devices.iter().filter(|device| device.hca_type.as_deref() == kind).collect();
+    for of_kind in kinds {
+        let alike: Vec<&RdmaDevice> = devices.iter().filter(|device| kind(device) == of_kind).collect();
         let mut versions: Vec<&str> = alike.iter().filter_map(|device| device.firmware.as_deref()).collect();
         versions.sort_unstable();
         versions.dedup();
-        let named = kind.map_or(String::new(), |kind| format!("{kind}: "));
+        let named = of_kind.0.or(of_kind.1).map_or(String::new(), |kind| format!("{kind}: "));
+        let differ = |a: &RdmaDevice, b: &RdmaDevice| {
+            a.firmware.is_some() && b.firmware.is_some() && a.firmware != b.firmware && network(a) == network(b)
+        };
         match versions.as_slice() {
             [] => {}
             [one] => report.ok("firmware", format!("{named}{one}")),
+            several if !alike.iter().any(|a| alike.iter().any(|b| differ(a, b))) => {
+                report.ok("firmware", format!("{named}{}, each of another network", listed(several)));
+            }
             _ => {
                 let each: Vec<String> =
                     alike.iter().map(|d| format!("{} {}", d.name, d.firmware.as_deref().unwrap_or("?"))).collect();
@@ -97,6 +105,12 @@ fn firmware(devices: &[RdmaDevice], report: &mut AreaReport) {
             }
         }
     }
+}
+
+/// The link layer and rate of a device's active port.
+fn network(device: &RdmaDevice) -> Option<(Option<LinkLayer>, Option<f64>)> {
+    let active = device.ports.iter().find(|port| port.state == "ACTIVE");
+    active.map(|port| (port.link_layer, port.rate_gbps))
 }
 
 fn driver(devices: &[RdmaDevice], report: &mut AreaReport) {

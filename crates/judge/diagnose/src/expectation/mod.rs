@@ -11,7 +11,8 @@ mod latency;
 mod question;
 mod setting;
 mod suspects;
-mod uneven;
+mod trial;
+pub(crate) mod uneven;
 
 use crate::UserFacts;
 use crate::case::{Case, Test};
@@ -25,6 +26,7 @@ use busbw_predict::{Cluster, PredictionRow, predict, predict_over};
 use judge::{Congestions, Fit, Hypothesis};
 use latency::Late;
 pub(crate) use suspects::costs_speed;
+use trial::{Set, Trial};
 
 /// A table with what it should have reached.
 pub(crate) struct Prospect<'a> {
@@ -40,6 +42,9 @@ pub(crate) struct Prospect<'a> {
     chosen: usize,
     /// Small messages that take too long.
     late: Option<Late<'a>>,
+    /// The variables of its run that hold a machine back.
+    sets: Vec<Set>,
+    trial: Option<Trial>,
 }
 
 /// From this share of its prediction on a cured run is sound.
@@ -48,13 +53,16 @@ const NEAR: f64 = 0.85;
 /// Holds every table against each cluster that it may have been measured on.
 pub(crate) fn prospects<'a>(case: &'a Case<'a>, given: &UserFacts) -> Vec<Prospect<'a>> {
     let mut known = Congestions::default();
-    case.tests.iter().filter_map(|test| prospect(case, test, given, &mut known)).collect()
+    let mut prospects: Vec<_> = case.tests.iter().filter_map(|test| prospect(case, test, given, &mut known)).collect();
+    trial::compare(&mut prospects);
+    prospects
 }
 
 fn prospect<'a>(case: &Case, test: &'a Test<'a>, given: &UserFacts, known: &mut Congestions) -> Option<Prospect<'a>> {
-    let is_uneven = test.table.rows.iter().any(|row| row.skew.is_some());
-    let judged =
-        !is_uneven && !test.on_cores() && test.table.nranks != Some(1) && question::doubted(test.table).is_none();
+    let judged = !uneven::is_uneven(test, given)
+        && !test.on_cores()
+        && test.table.nranks != Some(1)
+        && question::doubted(test.table).is_none();
     let collective = test.table.collective.filter(|_| judged)?;
     let clusters = setting::of(case, test, given).into_iter();
     let mut hypotheses: Vec<_> =
@@ -70,7 +78,11 @@ fn prospect<'a>(case: &Case, test: &'a Test<'a>, given: &UserFacts, known: &mut 
     let free = setting::unhindered(case, test, given, on_sockets).into_iter();
     let free: Vec<_> = free.filter_map(|cluster| Hypothesis::of(test, collective, cluster, known)).collect();
     let is_held = !free.is_empty() && free.iter().all(|one| one.fit == Fit::Below);
-    if is_held {
+    let sets = trial::sets(case, test);
+    let trial = Trial::refuted(&sets, &hypotheses, &free);
+    // Where a smaller machine would explain it as well, that is open.
+    let may_be_held = !on_sockets && free.iter().any(|one| one.fit == Fit::Below);
+    if is_held || may_be_held || trial.is_some() {
         hypotheses = free;
     }
     let nearest = |fit: Fit| {
@@ -80,8 +92,17 @@ fn prospect<'a>(case: &Case, test: &'a Test<'a>, given: &UserFacts, known: &mut 
     let below = hypotheses.iter().position(|one| one.fit != Fit::Above);
     let chosen = nearest(Fit::Within).or_else(|| nearest(Fit::Between)).or(below).unwrap_or(0);
     let late = Late::of(test, collective, &hypotheses);
-    let described = given.cluster.is_some();
-    (!hypotheses.is_empty()).then_some(Prospect { test, collective, described, is_held, hypotheses, chosen, late })
+    (!hypotheses.is_empty()).then_some(Prospect {
+        test,
+        collective,
+        described: given.cluster.is_some(),
+        is_held,
+        hypotheses,
+        chosen,
+        late,
+        sets,
+        trial,
+    })
 }
 
 /// What the largest test should have reached.
@@ -91,7 +112,7 @@ pub(crate) fn expected(prospects: &[Prospect]) -> Option<Expected> {
 
 /// The table with the largest size: what a run is judged by.
 fn deciding<'a, 'b>(prospects: &'b [Prospect<'a>]) -> Option<&'b Prospect<'a>> {
-    let known = prospects.iter().filter(|prospect| prospect.is_known());
+    let known = prospects.iter().filter(|prospect| prospect.is_known() && !prospect.is_compared());
     known.max_by_key(|prospect| prospect.test.curve.largest)
 }
 
@@ -105,13 +126,16 @@ pub(crate) fn judged(case: &Case, prospects: &[Prospect], given: &UserFacts) -> 
         shows && test.table.nranks != Some(1) && question::doubted(test.table).is_none()
     };
     let tests = case.tests.iter().filter(believed);
+    // What is there to be compared comes last.
+    let (compared, tests): (Vec<_>, Vec<_>) =
+        tests.partition(|test| prospect_of(test).is_some_and(Prospect::is_compared));
     let of = |test: &Test| match prospect_of(test) {
         Some(prospect) => prospect.judged(),
         None => uneven::judged(test, given)
             .or_else(|| cores::judged(case, test, given))
             .unwrap_or_else(|| question::unknown_test(test, given.cluster)),
     };
-    doubted.chain(tests.map(of)).collect()
+    doubted.chain(tests.into_iter().chain(compared).map(of)).collect()
 }
 
 /// What each table should have shown.
@@ -125,6 +149,7 @@ pub(crate) fn judge(case: &Case, prospects: &[Prospect], findings: &mut Vec<Find
         fabric::deepen(finding, prospects);
         add_gain(finding, prospects);
     }
+    trial::tell(prospects, findings);
     let of_speed = || prospects.iter().filter(|prospect| prospect.test.curve.shows_bandwidth());
     let mut slow: Vec<&Prospect> = of_speed().filter(|prospect| prospect.speed() == Judgement::Failed).collect();
     slow.sort_by(|a, b| a.chosen().reached.total_cmp(&b.chosen().reached));
@@ -139,7 +164,8 @@ pub(crate) fn judge(case: &Case, prospects: &[Prospect], findings: &mut Vec<Find
         told.extend(slow.into_iter().filter(|prospect| seen.insert(prospect.what())).map(Prospect::too_slow));
         told.extend(as_expected(&of_speed().collect::<Vec<_>>()));
     }
-    for prospect in prospects.iter().filter(|prospect| prospect.late.is_some() && seen.insert(prospect.what())) {
+    let late = prospects.iter().filter(|prospect| prospect.late.is_some() && !prospect.is_compared());
+    for prospect in late.filter(|prospect| seen.insert(prospect.what())) {
         told.extend(prospect.high_latency(case, findings));
     }
     findings.splice(0..0, told);
@@ -149,7 +175,8 @@ pub(crate) fn judge(case: &Case, prospects: &[Prospect], findings: &mut Vec<Find
 /// A finding per kind of run that reaches what it should, however many tables show it.
 fn as_expected(judged: &[&Prospect]) -> Vec<Finding> {
     let mut alike: Vec<(Collective, String, Vec<&Prospect>)> = Vec::new();
-    for prospect in judged.iter().filter(|prospect| prospect.outcome() == Judgement::Passed) {
+    let passed = |prospect: &&&Prospect| prospect.outcome() == Judgement::Passed && !prospect.is_compared();
+    for prospect in judged.iter().filter(passed) {
         let how = prospect.how();
         match alike.iter_mut().find(|(collective, other, _)| *collective == prospect.collective && *other == how) {
             Some((.., members)) => members.push(prospect),
@@ -189,11 +216,14 @@ fn extremes<'a, 'b>(members: &'b [&'b Prospect<'a>]) -> Vec<&'b Prospect<'a>> {
 impl Prospect<'_> {
     /// Whether large messages and small ones are as fast as they should be.
     pub fn outcome(&self) -> Judgement {
-        if self.late.is_some() { Judgement::Failed } else { self.speed() }
+        if self.late.is_some() && !self.is_compared() { Judgement::Failed } else { self.speed() }
     }
 
     /// Below every cluster that fits is too slow, as all that could be are is as it should be, all else is open.
     fn speed(&self) -> Judgement {
+        if self.is_compared() {
+            return Judgement::Passed;
+        }
         let any = |fit: Fit| self.hypotheses.iter().any(|one| one.fit == fit);
         match (any(Fit::Within), any(Fit::Between), any(Fit::Below), any(Fit::Above)) {
             (true, false, false, _) if self.test.curve.fall.is_none() => Judgement::Passed,
@@ -213,6 +243,9 @@ impl Prospect<'_> {
     }
 
     pub fn judged(&self) -> Judged {
+        if let Some(judged) = self.compared() {
+            return judged;
+        }
         let outcome = self.outcome();
         let chosen = self.chosen();
         let speed = Reached { measured: self.test.curve.plateau, expected: chosen.largest.busbw };

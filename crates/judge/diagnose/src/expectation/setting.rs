@@ -14,8 +14,8 @@ pub(super) fn of(case: &Case, test: &Test, given: &UserFacts) -> Vec<Cluster> {
         Some(cluster) => described(cluster, ranks, test.nodes).into_iter().collect(),
         None => supposed(case, test, given, ranks),
     };
-    let settings = case.run.nccl.env.iter().filter(|env| env.source.place.input == test.table.place.input);
-    set(&mut clusters, settings);
+    let log = &case.run.nccl;
+    set(&mut clusters, log.env.iter().filter(|setting| log.holds(setting, test.table.place)));
     clusters
 }
 
@@ -38,10 +38,11 @@ pub(super) fn unhindered(case: &Case, test: &Test, given: &UserFacts, on_sockets
     clusters
 }
 
-/// The variables of the table's own input that hold a machine back; of every input where there is no other table.
-fn hindering<'a>(case: &Case<'a>, test: &Test) -> impl Iterator<Item = &'a EnvSetting> {
-    let (input, is_only) = (test.table.place.input, case.run.tables.len() == 1);
-    environment::hindering(case).filter(move |setting| is_only || setting.source.place.input == input)
+/// The variables of the table's own run that hold a machine back; those of other inputs as well where there is no other table.
+pub(super) fn hindering<'a>(case: &Case<'a>, test: &Test) -> impl Iterator<Item = &'a EnvSetting> {
+    let (log, place, is_only) = (&case.run.nccl, test.table.place, case.run.tables.len() == 1);
+    let beside = move |setting: &EnvSetting| is_only && setting.source.place.input != place.input;
+    environment::hindering(case).filter(move |setting| log.holds(setting, place) || beside(setting))
 }
 
 fn set<'a>(clusters: &mut [Cluster], settings: impl Iterator<Item = &'a EnvSetting>) {
@@ -122,7 +123,7 @@ fn part(run: &Run, test: &Test) -> Run {
     // Warnings and the like are many and say nothing of the machine.
     let log = &run.nccl;
     part.nccl.versions = log.versions.clone();
-    part.nccl.env = log.env.iter().filter(|env| env.source.place.input == input).cloned().collect();
+    part.nccl.env = log.env.iter().filter(|setting| log.holds(setting, test.table.place)).cloned().collect();
     part.nccl.networks = log.networks.iter().filter(|line| line.source.place.input == input).cloned().collect();
     part.nccl.patterns = log.patterns.iter().filter(|pattern| pattern.source.place.input == input).cloned().collect();
     part.topo_matrices = run.topo_matrices.clone();

@@ -37,8 +37,13 @@ struct Told {
     does: Vec<Consequence>,
 }
 
-/// Faults of programs without a known version join those of the others, and the likest of all stand first.
-pub(super) fn order(found: &mut Vec<KnownFault>, known: &Situation, faults: &[Fault], seen: Option<Consequence>) {
+/// Faults of programs without a known version join those of the others, and the likest of all stand first. How like the first is.
+pub(super) fn order(
+    found: &mut Vec<KnownFault>,
+    known: &Situation,
+    faults: &[Fault],
+    seen: Option<Consequence>,
+) -> f64 {
     let told = Told::new(known.written(), faults, seen);
     let by_id: HashMap<&str, &Fault> = faults.iter().map(|fault| (fault.id.as_str(), fault)).collect();
     let alike = |fault: &KnownFault| by_id.get(fault.id.as_str()).map_or(0.0, |entry| told.likeness(entry, fault));
@@ -59,15 +64,14 @@ pub(super) fn order(found: &mut Vec<KnownFault>, known: &Situation, faults: &[Fa
     }
     let place = |fault: &KnownFault| scores.get(&fault.id).map_or(0, |alike| (alike * 1e6) as u64);
     found.sort_by_cached_key(|fault| (fault.exposure != Exposure::HitYou, Reverse(place(fault))));
+    found.first().and_then(|first| scores.get(&first.id)).copied().unwrap_or(0.0)
 }
 
 /// The fault that a text is about, where hardly anything else can be meant.
 pub fn likest(known: &Situation, faults: &[Fault]) -> Option<KnownFault> {
     let mut found = super::advise(known, faults).faults;
-    order(&mut found, known, faults, None);
-    let first = found.into_iter().next()?;
-    let entry = faults.iter().find(|fault| fault.id == first.id)?;
-    (Told::new(known.written(), faults, None).likeness(entry, &first) >= SURE).then_some(first)
+    let likeness = order(&mut found, known, faults, None);
+    found.into_iter().next().filter(|_| likeness >= SURE)
 }
 
 /// The faults of programs of which no version is known, as the newest release that has each; without those that cannot be.

@@ -7,8 +7,8 @@ use crate::expectation::costs_speed;
 use crate::words::listed;
 use busbw_model::node::Hello;
 use busbw_model::{
-    CheckItem, Code, Evidence, FactLine, Finding, InputKind, Judged, Judgement, NodeFacts, OddOne, Outcome, Severity,
-    SourceLine, Subject,
+    BenchTable, CheckItem, Code, Evidence, FactLine, Finding, InputKind, Judged, Judgement, NodeFacts, OddOne, Outcome,
+    Severity, SourceLine, Subject,
 };
 use std::borrow::Cow;
 use std::fmt::Display;
@@ -61,6 +61,17 @@ pub fn rule(case: &Case) -> Vec<Finding> {
 /// What `check` fails is an error, and what it warns of a warning. ACS costs speed, and processes that were killed are
 /// missed: a table that is complete shows that neither did much. RoCE that may lose packets matters to a run that uses it.
 fn severity(case: &Case, machine: &NodeFacts, item: &CheckItem) -> Option<(Severity, Code)> {
+    let of_run = |found: Severity| if is_elsewhere(case, machine) { Severity::Info } else { found };
+    found_severity(case, machine, item).map(|(severity, code)| (of_run(severity), code))
+}
+
+/// Whether a command shows another machine than those that a table names. Facts that somebody saved, and gives beside a run, are of it.
+fn is_elsewhere(case: &Case, machine: &NodeFacts) -> bool {
+    let hosts: Vec<&str> = case.run.tables.iter().flat_map(BenchTable::hosts).collect();
+    machine.partial && !machine.may_be_of(&hosts)
+}
+
+fn found_severity(case: &Case, machine: &NodeFacts, item: &CheckItem) -> Option<(Severity, Code)> {
     let measured = case.run.tables.iter().any(|table| table.finished && !table.rows.is_empty());
     if item.item == QOS && item.remedy.is_some() {
         let severity = if measured { Severity::Info } else { Severity::Warning };
@@ -112,7 +123,8 @@ fn evidence(machine: &NodeFacts, item: &CheckItem) -> Vec<Evidence> {
 
 /// What should be equal on all machines with a name, and is not.
 fn differences(case: &Case) -> impl Iterator<Item = Finding> {
-    let named = case.run.machines.iter().filter(|machine| !machine.host.is_empty());
+    let is_of_run = |machine: &&NodeFacts| !machine.host.is_empty() && !is_elsewhere(case, machine);
+    let named = case.run.machines.iter().filter(is_of_run);
     let nodes: Vec<NodeFacts> = named.cloned().collect();
     odd_ones(&nodes).into_iter().filter_map(|(id, OddOne { item, majority, differ, .. })| {
         let differ = listed(differ.iter().map(|(host, value)| format!("{host} {value}")), MOST_SHOWN);

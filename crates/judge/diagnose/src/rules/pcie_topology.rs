@@ -3,6 +3,7 @@
 use super::found;
 use crate::case::Case;
 use crate::curve::median;
+use crate::words::listed;
 use busbw_model::{
     DeviceKind, Evidence, Finding, PathType, SourceLine, SystemDump, SystemNode, TopoDevice, TopoMatrix, XmlPci,
     XmlTopology,
@@ -10,6 +11,9 @@ use busbw_model::{
 
 /// NCCL's figure for a link of 2.5 GT/s x1, GB/s, and a little more: what virtual machines show (`src/graph/topo.cc`).
 const HIDDEN_GBS: f64 = 0.5;
+
+/// GPUs that a finding names at most.
+const MOST_NAMED: usize = 4;
 
 /// Virtual topologies and degraded links in NCCL's dump, its graph search, and topology XMLs.
 pub fn rule(case: &Case) -> Vec<Finding> {
@@ -57,7 +61,7 @@ fn without_numa(case: &Case) -> Option<Finding> {
     Some(found("topo.no-numa", &[], vec![shown]))
 }
 
-/// A GPU that reaches all others over fewer NVLinks than these reach each other, or over none.
+/// GPUs that reach all others over fewer NVLinks than these reach each other, or over none.
 pub fn apart(case: &Case) -> Vec<Finding> {
     case.run.topo_matrices.iter().find_map(|matrix| apart_in(case, matrix)).into_iter().collect()
 }
@@ -67,17 +71,20 @@ fn apart_in(case: &Case, matrix: &TopoMatrix) -> Option<Finding> {
     let paths = |of: &str, among: &[&str]| -> Vec<PathType> {
         among.iter().filter(|other| **other != of).filter_map(|other| matrix.path(of, other)).collect()
     };
-    let odd = |gpu: &&&str| {
-        let others: Vec<&str> = gpus.iter().copied().filter(|other| other != *gpu).collect();
-        let mut between = others.iter().flat_map(|other| paths(other, &others));
-        let usual = between.next().filter(|first| between.all(|path| path == *first))?;
-        let PathType::NvLink(links) = usual else { return None };
-        let own = paths(gpu, &others);
-        let is_less = |path: &PathType| !matches!(path, PathType::NvLink(some) if *some >= links);
-        own.iter().all(is_less).then_some((own.first().copied()?, usual))
-    };
-    let (gpu, (path, usual)) = gpus.iter().filter(|_| gpus.len() > 3).find_map(|gpu| Some((gpu, odd(&gpu)?)))?;
-    let words: [(&str, &dyn std::fmt::Display); 3] = [("gpu", gpu), ("path", &path), ("usual", &usual)];
+    let links = |path: &PathType| if let PathType::NvLink(links) = path { Some(*links) } else { None };
+    let usual = PathType::NvLink(gpus.iter().flat_map(|gpu| paths(gpu, &gpus)).filter_map(|path| links(&path)).max()?);
+    let (board, odd): (Vec<&str>, Vec<&str>) = gpus.iter().copied().partition(|gpu| paths(gpu, &gpus).contains(&usual));
+    let is_joined = board.iter().all(|gpu| paths(gpu, &board).iter().all(|path| *path == usual));
+    // Bridges join two. Boards have 4, 8 or 16 GPUs: beside a whole one, another is no part of it, as the display card of a DGX Station.
+    let is_whole = board.len().is_power_of_two() && !gpus.len().is_power_of_two();
+    if board.len() < 3 || board.len() <= odd.len() || !is_joined || is_whole {
+        return None;
+    }
+    let path = paths(odd.first()?, &gpus).first().copied()?;
+    let gpus = listed(odd.iter(), MOST_NAMED);
+    let reach = if odd.len() == 1 { "reaches" } else { "reach" };
+    let words: [(&str, &dyn std::fmt::Display); 4] =
+        [("gpu", &gpus), ("reach", &reach), ("path", &path), ("usual", &usual)];
     Some(found("topo.apart", &words, vec![Evidence::noted(case.line_of(matrix), "the matrix")]))
 }
 

@@ -8,7 +8,7 @@ use std::fmt::Display;
 /// Repeated runs of a load on idle cores differ by less: a longer time has another cause.
 const SLOWER: f64 = 1.33;
 /// Up to here a load is even, and a time that of an even exchange.
-const EVEN: f64 = 1.05;
+pub(crate) const EVEN: f64 = 1.05;
 /// As many of the largest sizes are looked at.
 const LARGEST: usize = 3;
 
@@ -92,8 +92,8 @@ pub fn rule(case: &Case) -> Vec<Finding> {
 #[cfg(test)]
 mod tests {
     use crate::{UserFacts, diagnose_with};
-    use busbw_model::{Code, Diagnosis, Severity, Verdict};
-    use busbw_predict::{cluster, predict};
+    use busbw_model::{Bytes, Code, Collective, Diagnosis, Load, Severity, Verdict};
+    use busbw_predict::{Cluster, cluster, predict, predict_load};
     use std::fmt::Write;
 
     /// A table of `busbw bench alltoallv --load` on two hosts of 8 GPUs: each size with its time in µs, and the lines below it.
@@ -169,10 +169,8 @@ mod tests {
     /// With a description the even exchange is judged: the skew is no excuse for a slow one.
     #[test]
     fn a_described_cluster_judges_the_even_exchange() {
-        let text = "nodes = 2\ngpus_per_node = 8\ngpu = \"H100\"\nintra = \"NVSwitch\"\nnics_per_node = 8\nnic_gbps = 400\ntransport = \"ib\"\n";
-        let cluster = cluster::parse(text).unwrap();
-        let size = busbw_model::Bytes(512 << 20);
-        let should = predict(&cluster, busbw_model::Collective::AllToAll, &[size]).rows[0].time.0;
+        let (cluster, size) = (two_hosts(), Bytes(512 << 20));
+        let should = predict(&cluster, Collective::AllToAll, &[size]).rows[0].time.0;
         for (times, verdict) in [(1.0, Verdict::Healthy), (2.0, Verdict::Inconclusive)] {
             let even = should * times;
             let skew = SKEW
@@ -181,6 +179,38 @@ mod tests {
             let given = UserFacts { cluster: Some(&cluster), ..UserFacts::default() };
             let found = diagnosis(&table(&[(size.0, 3.2 * even)], &skew), &given);
             assert_eq!(found.verdict, verdict, "{found:?}");
+            let title = &found.findings[0].title;
+            assert!(
+                title.ends_with("; busiest NIC: NIC 0 of node 0, which receives 3.25 times an even share"),
+                "{title}"
+            );
         }
+    }
+
+    /// nccl-tests' alltoallv has no even exchange, and counts sizes by the busiest rank's buffer.
+    #[test]
+    fn a_load_that_is_told_is_held_against_its_prediction() {
+        let (cluster, size) = (two_hosts(), Bytes(512 << 20));
+        let load = Load::read("tokens.txt", &format!("{}{}", "13 ".repeat(4), "1 ".repeat(12)), 16).unwrap();
+        let mean = Bytes((size.0 as f64 / 3.25) as u64);
+        let should = predict_load(&cluster, &load, &[mean]).rows[0].time.0;
+        let hot =
+            "rank 0, which receives 3.25 times an even share; NIC 0 of node 0, which receives 3.25 times an even share";
+        for (times, verdict, says) in [
+            (1.0, Verdict::Healthy, "load tokens.txt: the busiest decide: "),
+            (2.0, Verdict::Degraded, "load tokens.txt: the exchange takes 2.0 times as long as predicted for it; "),
+        ] {
+            let text = table(&[(size.0, times * should)], "");
+            let given = UserFacts { cluster: Some(&cluster), load: Some(&load), ..UserFacts::default() };
+            let found = diagnosis(&text, &given);
+            let finding = found.findings.iter().find(|one| one.code == Code::LoadUneven).unwrap();
+            assert_eq!(found.verdict, verdict, "{found:?}");
+            assert!(finding.title.starts_with(says) && finding.title.contains(hot), "{finding:?}");
+        }
+    }
+
+    fn two_hosts() -> Cluster {
+        let text = "nodes = 2\ngpus_per_node = 8\ngpu = \"H100\"\nintra = \"NVSwitch\"\nnics_per_node = 8\nnic_gbps = 400\ntransport = \"ib\"\n";
+        cluster::parse(text).unwrap()
     }
 }

@@ -1,6 +1,7 @@
 //! What holds a run back before any link of the fabric does: NICs, their PCIe, what a flow may carry, GPU links.
 
 use crate::cluster::{Cluster, GpuLinks, NetTransport, Nics};
+use crate::model::constants::Constants;
 use crate::simulation::SimulationError;
 use crate::traffic::{Port, Traffic, streams_per_connection};
 use std::collections::HashMap;
@@ -9,9 +10,6 @@ use std::collections::HashMap;
 /// to expect in NCCL's issues, and SimAI takes 48.5 (0.97); headers alone leave 0.98 of packets of 4 KiB.
 const RDMA_PAYLOAD: f64 = 0.965;
 
-/// Payload of TCP over Ethernet: 1448 of the 1538 bytes that a full frame takes on the wire.
-const TCP_PAYLOAD: f64 = 0.94;
-
 /// Payload of NVLink, of its rate: NCCL reckons with 20.6 of the 25 GB/s of a link (`SM90_NVLINK_BW`, src/graph/topo.h).
 const NVLINK_PAYLOAD: f64 = 0.824;
 
@@ -19,7 +17,9 @@ const NVLINK_PAYLOAD: f64 = 0.824;
 pub fn payload(transport: NetTransport) -> f64 {
     match transport {
         NetTransport::InfiniBand | NetTransport::Roce | NetTransport::Efa | NetTransport::Slingshot => RDMA_PAYLOAD,
-        NetTransport::Tcp | NetTransport::Tcpx | NetTransport::Tcpxo => TCP_PAYLOAD,
+        NetTransport::Tcp | NetTransport::Tcpx | NetTransport::Tcpxo => {
+            Constants::built_in().measured.tcp_payload.value
+        }
     }
 }
 

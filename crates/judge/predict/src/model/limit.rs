@@ -101,8 +101,8 @@ fn inside_words(figures: &Figures, algorithm: Algorithm) -> String {
 /// From here on an exchange is said to be uneven.
 const UNEVEN: f64 = 1.01;
 
-/// A figure without needless digits: `50`, `12.5`, `164.8`.
+/// A figure without needless digits: `50`, `12.5`, `164.8`, `0.025`.
 fn short(figure: f64) -> String {
-    let text = format!("{figure:.1}");
-    text.strip_suffix(".0").map_or(text.clone(), ToString::to_string)
+    let text = if figure < 1.0 { format!("{figure:.3}") } else { format!("{figure:.1}") };
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }

@@ -79,7 +79,7 @@ impl LogBuilder {
     pub fn env(&mut self, (name, value): (String, String), origin: EnvOrigin, host: Option<&str>, source: SourceLine) {
         let key = (name, value, origin == EnvOrigin::NcclLog);
         let (name, value) = (key.0.clone(), key.1.clone());
-        let new = || EnvSetting { name, value, origin, source, hosts: Vec::new() };
+        let new = || EnvSetting { name, value, origin, source, until: None, hosts: Vec::new() };
         let Some((index, setting)) = once(&mut self.env, &mut self.log.env, key, new) else { return };
         if let Some(host) = host
             && setting.hosts.last().map(String::as_str) != Some(host)

@@ -6,6 +6,7 @@ mod groups;
 mod hosts;
 mod link;
 mod log;
+mod shell;
 mod speakers;
 mod views;
 
@@ -21,6 +22,7 @@ use busbw_model::{Edge, EnvOrigin, FlightDump, Input, InputKind, Place, Problem,
 use communicators::{Parts, assemble, ring_places};
 use log::{LogBuilder, Warned};
 use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
+use shell::Shell;
 use speakers::{PrintedHost, ProcessId, SpeakerId, Speakers};
 use std::hash::BuildHasher;
 use views::Views;
@@ -47,6 +49,7 @@ pub(crate) struct Assembler {
     told: FxHashSet<u64>,
     /// Who told the driver's version last, and in which line: NCCL's own version follows, up to 2.2x without a name.
     driver_told: Option<(SpeakerId, u64)>,
+    shell: Shell,
     process_groups: ProcessGroups,
     ways: Ways,
     /// The hosts of the current input, by name.
@@ -184,11 +187,7 @@ impl Assembler {
                     let host = (speaker != NOBODY).then(|| self.speakers.host_name_of(speaker).to_string());
                     self.log.statement(said.by, SourceLine::new(place, &said.text), host);
                 }
-                Fact::Variables(command) => {
-                    for variable in command.variables {
-                        self.log.env(variable, EnvOrigin::CommandLine, None, SourceLine::new(place, &command.text));
-                    }
-                }
+                Fact::Shell(command) => self.shell.take(command.line, SourceLine::new(place, &command.text)),
             }
         }
     }
@@ -393,6 +392,9 @@ impl Assembler {
         }
         kinds.sort_by_key(|(kind, lines)| (std::cmp::Reverse(*lines), *kind));
         self.run.tables.extend(readers.tables.finish());
+        let input = self.current_input();
+        let tables = self.run.tables.iter().map(|table| table.place).filter(|place| place.input == input);
+        self.log.log.env.extend(std::mem::take(&mut self.shell).end(tables.collect()));
         self.run.topo_matrices.extend(readers.matrices.finish());
         let xml = readers.xml.finish();
         self.run.topo_xmls.extend(xml.systems);
@@ -472,6 +474,7 @@ impl Assembler {
             nodes: &node_of_host,
         });
         self.run.nccl = self.log.log;
+        self.run.nccl.env.sort_by_key(|setting| setting.source.place);
         self.run.statements = self.log.statements;
         link::nodes(&mut self.run, hosts, self.log.nics);
         hosts::number(&mut self.run);

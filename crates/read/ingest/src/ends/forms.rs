@@ -89,10 +89,14 @@ fn crash(line: &str) -> Option<RankEnd> {
     Some(RankEnd { host: Some(host.to_string()), pid: leading(pid), ..RankEnd::of(how) })
 }
 
-/// Open MPI's `Signal: Segmentation fault (11)` where somebody left out the process, glog's `*** SIGSEGV (@0x0) received by PID 4242 (TID …) …`.
+/// Open MPI's `Signal: Segmentation fault (11)` where somebody left out the process, glog's `*** SIGSEGV (@0x0) received by PID 4242 (TID …) …`, Abseil's
+/// `*** SIGSEGV received at time=1741083080 on cpu 12 ***` (`debugging/failure_signal_handler.cc`).
 fn bare_signal(line: &str, signal: &str) -> Option<RankEnd> {
+    let name = line.trim_start_matches(['*', ' ']).split(' ').next()?;
+    if line.contains(" received at time=") {
+        return Some(RankEnd::of(crashed(name)));
+    }
     if let Some((_, pid)) = line.split_once(" received by PID ") {
-        let name = line.trim_start_matches(['*', ' ']).split(' ').next()?;
         return Some(RankEnd { pid: leading(pid), ..RankEnd::of(crashed(name)) });
     }
     let (name, number) = signal.rsplit_once(" (")?;
@@ -110,12 +114,13 @@ fn library(line: &str) -> Option<String> {
 }
 
 /// What the C library says before it aborts a process whose memory is damaged (glibc `malloc/malloc.c`, `debug/fortify_fail.c`).
-const ABORTS: [&str; 9] = [
+const ABORTS: [&str; 10] = [
     "double free or corruption",
     "free(): ",
     "malloc(): ",
     "realloc(): ",
     "munmap_chunk(): ",
+    "malloc_consolidate(): ",
     "corrupted size vs. prev_size",
     "corrupted double-linked list",
     "*** stack smashing detected ***",

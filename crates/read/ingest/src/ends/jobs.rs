@@ -1,20 +1,34 @@
-//! Rows and fields in which Kubernetes and Slurm show that a pod or a job failed. They list what else ran as well: each names whose row it is.
+//! Rows and fields in which Kubernetes, containers and batch systems show that a pod or a job failed. They list what else ran as well: each names
+//! whose row it is.
 
 use super::codes::{by_failure, by_signal};
 use crate::cursor::finder;
-use crate::text::{is_number, leading, parted};
+use crate::text::{is_number, leading, part_digits, parted};
 use busbw_model::{EndTeller, Ended, RankEnd};
 
 pub(super) fn read(line: &str) -> Option<RankEnd> {
-    let (name, how) = pod(line).or_else(|| job(line)).or_else(|| record(line))?;
+    let (name, how) = [pod, container, job, queued, record, status].iter().find_map(|reader| reader(line))?;
     Some(RankEnd { told_by: EndTeller::List, command: Some(name.to_string()), ..RankEnd::of(how) })
 }
 
 /// A row of `kubectl get pods`, with the namespace in front or without: NAME READY STATUS RESTARTS AGE. The statuses are kubelet's and the API's
-/// (`pkg/printers/internalversion/printers.go`).
+/// (`pkg/printers/internalversion/printers.go`, `pkg/kubelet/events`, `pkg/kubelet/kuberuntime`).
 fn pod(line: &str) -> Option<(&str, Ended)> {
-    const FAILED: [&str; 5] =
-        ["Error", "CrashLoopBackOff", "ContainerCannotRun", "DeadlineExceeded", "ContainerStatusUnknown"];
+    const FAILED: [&str; 13] = [
+        "Error",
+        "CrashLoopBackOff",
+        "ContainerCannotRun",
+        "DeadlineExceeded",
+        "ContainerStatusUnknown",
+        "Evicted",
+        "Failed",
+        "NodeLost",
+        "NodeShutdown",
+        "RunContainerError",
+        "StartError",
+        "UnexpectedAdmissionError",
+        "Unknown",
+    ];
     let words: Vec<&str> = line.split_whitespace().take(6).collect();
     let is_ready = |word: &&str| word.split_once('/').is_some_and(|(up, all)| is_number(up) && is_number(all));
     let at = words.iter().position(is_ready).filter(|at| (1..=2).contains(at))?;
@@ -27,13 +41,58 @@ fn pod(line: &str) -> Option<(&str, Ended)> {
     is_number(restarts).then_some((words[at - 1], how))
 }
 
-/// A row of `sacct`: the job, others, State and ExitCode, `CODE:SIGNAL`. Slurm cuts a state with `+`.
+/// A row of `docker ps -a`, `podman ps -a` or Compose's `ps -a`: `Exited (137) 3 minutes ago` in the column STATUS.
+fn container(line: &str) -> Option<(&str, Ended)> {
+    let (before, status) = parted(line, finder!(b"Exited ("))?;
+    let (code, since) = status.split_once(") ")?;
+    since.split("  ").next()?.contains(" ago").then_some(())?;
+    Some((before.split_whitespace().next()?, by_failure(code)?))
+}
+
+/// A row of `sacct`: the job first, and State, ExitCode (`CODE:SIGNAL`) or Elapsed (`HH:MM:SS`) wherever they were asked for; with `-p` parted by `|`.
+/// Slurm cuts a state with `+`.
 fn job(line: &str) -> Option<(&str, Ended)> {
+    let words = || line.split(|c: char| c == '|' || c.is_whitespace()).filter(|word| !word.is_empty());
+    let job = words().next().filter(|job| is_job(job))?;
+    let numbers = |word: &str| word.split([':', '-']).all(is_number).then(|| word.split(':').count());
+    let exit_code = words().skip(1).find(|word| numbers(word) == Some(2));
+    let is_timed = || words().skip(1).any(|word| numbers(word) == Some(3));
+    let (code, signal) = exit_code.and_then(|code| code.split_once(':')).or_else(|| is_timed().then_some(("", "")))?;
+    Some((job, words().skip(1).find_map(|state| by_state(state, code, signal))?))
+}
+
+/// `8812`, a step `8812.batch`, one of an array `8812_3`, a part of a heterogeneous job `8812+1`.
+fn is_job(word: &str) -> bool {
+    let (number, rest) = part_digits(word);
+    !number.is_empty() && (rest.is_empty() || rest.starts_with(['.', '_', '+']))
+}
+
+/// A row of `squeue -t all`: JOBID PARTITION NAME USER ST TIME NODES NODELIST(REASON), with the short form of a state that is a failure's
+/// (reasons: `src/common/slurm_protocol_defs.c`, `job_state_reason_string`).
+fn queued(line: &str) -> Option<(&str, Ended)> {
+    const STATES: [(&str, &str); 6] = [
+        ("F", "FAILED"),
+        ("NF", "NODE_FAIL"),
+        ("BF", "BOOT_FAIL"),
+        ("OOM", "OUT_OF_MEMORY"),
+        ("TO", "TIMEOUT"),
+        ("DL", "DEADLINE"),
+    ];
     let words: Vec<&str> = line.split_whitespace().collect();
-    let [job, .., state, status] = words[..] else { return None };
-    let (code, signal) = status.split_once(':').filter(|(code, signal)| is_number(code) && is_number(signal))?;
-    job.starts_with(|c: char| c.is_ascii_digit()).then_some(())?;
-    Some((job, by_state(state, code, signal)?))
+    let [job, .., short, time, nodes, reason] = words[..] else { return None };
+    let is_row = is_job(job) && time.contains(':') && is_number(nodes);
+    let (_, state) = STATES.iter().find(|(name, _)| *name == short).filter(|_| is_row && reason.starts_with('('))?;
+    Some((job, by_state(state, "", "")?))
+}
+
+/// PBS's `qstat -xf`, `Exit_status = 137`; HTCondor's log of a job, `(1) Normal termination (return value 1)`, `(0) Abnormal termination (signal 9)`.
+fn status(line: &str) -> Option<(&str, Ended)> {
+    let code =
+        line.strip_prefix("Exit_status = ").or_else(|| line.strip_prefix("(1) Normal termination (return value "));
+    let signal = || line.strip_prefix("(0) Abnormal termination (signal ").and_then(leading);
+    let how =
+        code.and_then(by_failure).or_else(|| signal().map(|number| by_signal(number, &format!("signal {number}"))))?;
+    Some(("a job", how))
 }
 
 /// `scontrol show job`: `JobState=FAILED Reason=NonZeroExitCode Dependency=(null)`, alone or in one line with the rest.
@@ -55,7 +114,7 @@ fn by_state(state: &str, code: &str, signal: &str) -> Option<Ended> {
     if is("TIMEOUT") {
         return Some(Ended::Interrupted("Slurm: time limit".into()));
     }
-    if is("NODE_FAIL") {
+    if is("NODE_FAIL") || is("BOOT_FAIL") || is("DEADLINE") {
         return Some(Ended::Exit(None));
     }
     is("FAILED").then(|| match leading::<u32>(signal) {

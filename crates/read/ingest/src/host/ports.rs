@@ -59,13 +59,16 @@ fn joined(context: &Context, text: &str, page: &mut Page) -> Option<()> {
                 }
             }
         }
-        ["link", hca, "state", state, "physical_state", physical, rest @ ..] => {
+        ["link", hca, about @ ..] => {
+            // The kernel tells prefix and addresses of an InfiniBand port before its state.
+            let value = |key: &str| about.iter().position(|word| *word == key).and_then(|at| about.get(at + 1));
+            let (state, physical) = (value("state")?, value("physical_state")?);
             let (device, number) = hca.split_once('/')?;
             let facts = page.tell(context, "rdma link", hca, "port state");
             let port = port(facts, device, number.parse().ok()?);
             port.state = port_state(state);
             port.physical_state = Some(link_state(physical));
-            if let ["netdev", name, ..] = rest {
+            if let Some(name) = value("netdev") {
                 let interface = interface(facts, name);
                 interface.state = if *state == "ACTIVE" { "up" } else { "down" }.to_string();
                 interface.rdma = Some(hca.to_string());
@@ -152,12 +155,16 @@ fn member(context: &mut Context, text: &str, page: &mut Page) -> Option<()> {
     let (key, value) = key_value(text)?;
     let key = key.to_ascii_lowercase().replace('_', " ");
     match key.as_str() {
-        "fw ver" | "firmware version" | "ca type" | "board id" => {
-            let is_firmware = key.contains('w');
-            let item = if is_firmware { "firmware" } else { "" };
+        "fw ver" | "firmware version" | "ca type" | "board id" | "system image guid" | "sys image guid" => {
+            let item = if key.contains('w') { "firmware" } else { "" };
             let device = rdma(page.tell(context, command, &context.device, item), &context.device);
-            let known = if is_firmware { &mut device.firmware } else { &mut device.hca_type };
-            *known = Some(value.to_string());
+            let (known, value) = match key.as_str() {
+                "ca type" => (&mut device.hca_type, value.to_string()),
+                "board id" => (&mut device.board, value.to_string()),
+                "fw ver" | "firmware version" => (&mut device.firmware, value.to_string()),
+                _ => (&mut device.system_guid, value.trim_start_matches("0x").replace(':', "")),
+            };
+            *known = Some(value);
         }
         "active width" => context.section = value.to_string(),
         "node guid" | "port guid" | "transport" | "vendor id" | "port lid" | "base lid" | "sm lid" => {}

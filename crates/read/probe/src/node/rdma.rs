@@ -35,6 +35,8 @@ fn device(root: &Root, name: String) -> RdmaDevice {
         firmware: root.value(&at("fw_ver")),
         driver_version: driver.as_ref().and_then(|driver| root.value(&format!("/sys/module/{driver}/version"))),
         hca_type: root.value(&at("hca_type")),
+        board: root.value(&at("board_id")),
+        system_guid: root.value(&at("sys_image_guid")).map(|guid| guid.replace(':', "")),
         description: root.value(&at("node_desc")),
         ports: ports.map(|number| port(root, &name, number)).collect(),
         driver,

@@ -101,8 +101,8 @@ pub struct Flags {
     #[arg(allow_negative_numbers = true, help_heading = OPERATION)]
     pub root: Root,
 
-    /// Exchange unevenly, by alltoallv: a shape of Megatron-LM's benchmark (W0 to W7), or a file of what each rank or expert
-    /// receives, or of what each rank sends to each; a size is what a rank sends in the mean
+    /// Uneven exchange, by alltoallv: a shape of Megatron-LM's benchmark (W0 to W7), or a file of what each rank or expert
+    /// receives, or of what each rank sends to each; busbw's sizes are what a rank sends in the mean
     #[arg(long, value_name = "SHAPE|FILE", value_hint = ValueHint::FilePath, help_heading = OPERATION)]
     pub load: Option<String>,
 

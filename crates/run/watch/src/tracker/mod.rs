@@ -38,7 +38,6 @@ pub struct Tracker {
     standstill: Standstill,
     ranks: BTreeMap<u32, Followed>,
     last: JobSample,
-    ever: bool,
 }
 
 /// A rank's process, from its first sample on.
@@ -157,7 +156,7 @@ impl Tracker {
     /// A tracker of ranks on this host, with the limit that was asked for.
     pub fn new(host: &str, limit: Duration) -> Self {
         let standstill = Standstill::new(limit);
-        Tracker { host: host.to_owned(), standstill, ranks: BTreeMap::new(), last: JobSample::default(), ever: false }
+        Tracker { host: host.to_owned(), standstill, ranks: BTreeMap::new(), last: JobSample::default() }
     }
 
     /// Takes a sample.
@@ -188,7 +187,6 @@ impl Tracker {
             let progress = [Progress::Moved, Progress::Works].into_iter().find(|one| happened.contains(one));
             self.standstill.feed(progress.unwrap_or(Progress::Still), time, sample.time_us);
         }
-        self.ever |= !sample.ranks.is_empty();
         self.last = sample.clone();
     }
 
@@ -208,11 +206,6 @@ impl Tracker {
     /// The processes of ranks that run.
     pub fn running(&self) -> impl Iterator<Item = &RankSample> {
         self.ranks.values().filter(|followed| followed.is_there()).map(|followed| &followed.sample)
-    }
-
-    /// Whether ranks were there.
-    pub fn saw_ranks(&self) -> bool {
-        self.ever
     }
 
     /// What is wrong now, the surest first.

@@ -107,12 +107,7 @@ fn topology(matrix: &TopoMatrix) -> String {
     let gpus: Vec<&str> = matrix.of_kind(DeviceKind::Gpu).map(|d| d.name.as_str()).collect();
     let nics: Vec<&str> = matrix.of_kind(DeviceKind::Nic).map(|d| d.name.as_str()).collect();
     let pairs = gpus.iter().enumerate().flat_map(|(index, a)| gpus[..index].iter().map(move |b| (*a, *b)));
-    // Fewer NVLinks are farther.
-    let farther = |a: &PathType, b: &PathType| match (a, b) {
-        (PathType::NvLink(a), PathType::NvLink(b)) => b.cmp(a),
-        _ => a.cmp(b),
-    };
-    let farthest = pairs.filter_map(|(a, b)| matrix.path(a, b)).max_by(farther);
+    let farthest = pairs.filter_map(|(a, b)| matrix.path(a, b)).max();
     let nearest: Vec<PathType> =
         gpus.iter().filter_map(|gpu| nics.iter().filter_map(|nic| matrix.path(gpu, nic)).min()).collect();
     let mut text = gpus_and_nics(gpus.len(), nics.len());

@@ -136,7 +136,7 @@ fn poisoned(poison: &str) -> (Run, Diagnosis) {
     let source = SourceLine::default();
     for origin in [EnvOrigin::NcclLog, EnvOrigin::CommandLine] {
         let (name, value) = (poison.to_string(), poison.to_string());
-        run.nccl.env.push(EnvSetting { name, value, origin, source: source.clone(), hosts: vec![] });
+        run.nccl.env.push(EnvSetting { name, value, origin, source: source.clone(), until: None, hosts: vec![] });
     }
     add(&mut diagnosis.summary);
     for finding in &mut diagnosis.findings {

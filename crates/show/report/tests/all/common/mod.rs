@@ -282,7 +282,7 @@ fn connect(comm: &mut Communicator) {
 
 fn setting(name: &str, value: &str, origin: EnvOrigin) -> EnvSetting {
     let source = at(2, &format!("{name} set to {value}"));
-    EnvSetting { name: name.into(), value: value.into(), origin, source, hosts: vec![] }
+    EnvSetting { name: name.into(), value: value.into(), origin, source, until: None, hosts: vec![] }
 }
 
 /// A run of many nodes: one ring per channel that goes through the ranks in order.

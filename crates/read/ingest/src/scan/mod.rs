@@ -2,11 +2,13 @@
 
 use crate::clean::{has_entities, may_wrap, unwrapped, without_entities, without_escapes};
 use crate::cursor::{finder, kept, lossy, offset, text};
+use crate::envelope::Said;
 use crate::facts::{
     BlockFacts, Event, Fact, HostLines, MessageLine, NOBODY, Offered, SpeakerFact, StatementFact, WarnLine,
 };
 use crate::launcher::peel;
 use crate::nccl_log::{self, EdgeLine, Level, LogMessage, read_edge, read_transport, without_repetition};
+use crate::passed_on::PassedOn;
 use crate::prefix::{self, MARKER, Message, Piece, SpeakerRef, pieces};
 use crate::program::Program;
 use crate::readers::DUMP_STREAM;
@@ -90,12 +92,13 @@ impl Scanner {
     }
 
     /// Reads a block of whole lines (the last may lack its line end), into which tracebacks of the block before may go on.
-    pub fn scan(&mut self, block: &Block, open: ends::Follower) -> BlockFacts {
+    pub fn scan(&mut self, whole: &Block, open: ends::Follower) -> BlockFacts {
         (self.line, self.events_then) = (0, usize::MAX);
-        let (block, indent, passed_on) = (block.lines(), block.indent(), block.passed_on());
+        let (block, indent, passed_on) = (whole.lines(), whole.indent(), whole.passed_on());
         self.program.begin_block(block, open);
         let odd = memchr(0x1b, block).is_some() || memchr(b'\r', block).is_some() || has_entities(block);
-        let is_bare = !odd && indent.is_empty() && passed_on.is_none();
+        let envelope = whole.envelope();
+        let is_bare = !odd && indent.is_empty() && passed_on.is_none() && envelope.is_none();
         let mut start = 0;
         while start < block.len() {
             let rest = &block[start..];
@@ -108,14 +111,12 @@ impl Scanner {
             let line = &rest[..memchr(b'\n', rest).unwrap_or(rest.len())];
             start += line.len() + 1;
             let line = if indent.is_empty() { line } else { line.strip_prefix(indent).unwrap_or(line) };
-            let line = passed_on.map_or(line, |form| self.program.behind(form, line));
-            if odd {
-                // Progress bars end in a bare CR: what stands between two of them is a line of its own with the same number.
-                let clean = without_escapes(line);
-                let clean = without_entities(&clean);
-                clean.split(|b| *b == b'\r').filter(|segment| !segment.is_empty()).for_each(|line| self.segment(line));
-            } else {
-                self.segment(line);
+            match envelope.map(|envelope| envelope.open(line)) {
+                Some(Some(said)) => self.said(&said),
+                of_none => {
+                    of_none.inspect(|_| self.program.is_of(""));
+                    self.printed(line, passed_on, odd);
+                }
             }
             self.line += 1;
         }
@@ -125,6 +126,25 @@ impl Scanner {
         self.program.end_block(block, &mut self.facts);
         let next = BlockFacts { worker: self.facts.worker, ..BlockFacts::default() };
         std::mem::replace(&mut self.facts, next)
+    }
+
+    /// Reads what a record says.
+    fn said(&mut self, said: &Said) {
+        self.program.is_of(&said.stream);
+        said.lines().for_each(|line| self.segment(&line));
+    }
+
+    /// Reads a line as somebody printed it.
+    fn printed(&mut self, line: &[u8], passed_on: Option<&PassedOn>, odd: bool) {
+        let line = passed_on.map_or(line, |form| self.program.behind(form, line));
+        if odd {
+            // Progress bars end in a bare CR: what stands between two of them is a line of its own with the same number.
+            let clean = without_escapes(line);
+            let clean = without_entities(&clean);
+            clean.split(|b| *b == b'\r').filter(|segment| !segment.is_empty()).for_each(|line| self.segment(line));
+        } else {
+            self.segment(line);
+        }
     }
 
     fn segment(&mut self, line: &[u8]) {
@@ -464,36 +484,4 @@ impl Scanner {
 }
 
 #[cfg(test)]
-mod tests {
-    /// A prefix that is known saves taking the line apart, whatever stands behind it.
-    #[test]
-    fn a_warning_behind_a_known_prefix_is_read_as_any_other() {
-        let says = |text: &str| format!(" 3: n1:10:11 [2] {text}\n");
-        let (warned, told) = (says("net.cc:1 NCCL WARN first"), says("NCCL INFO cudaDriverVersion 12020"));
-        let read = |log: &str| {
-            let run = crate::read_bytes(&[("log", log.as_bytes())]).expect("a log");
-            let said = run.nccl.warnings.iter().filter(|warning| warning.message != "first");
-            let warnings: Vec<_> =
-                said.map(|said| format!("{:?} {:?} {}", said.who, said.site, said.message)).collect();
-            (warnings, run.nccl.unknown_lines)
-        };
-        for text in [
-            "net.cc:2 NCCL WARN plain",
-            "net.cc:2 NCCL WARN plain [repeated 3x across cluster]",
-            "net.cc:2 NCCL WARN torn n1:10:12 [3] net.cc:4 NCCL WARN text",
-            "net.cc:2 NCCL WARN torn NCCL INFO Connected all rings",
-            "net.cc:2:7 NCCL WARN with a column",
-            "(connect) net.cc:2 NCCL WARN with a function",
-            "net.cc:2  NCCL WARN two blanks",
-            "net.cc:2\tNCCL WARN a tab",
-            "NCCL WARN no place",
-            "net NCCL WARN no number",
-            "net.cc:2 NCCL ERROR another level",
-        ] {
-            let line = says(text);
-            for before in [&warned, &told, &(told.clone() + &warned)] {
-                assert_eq!(read(&(before.clone() + &line)), read(&line), "{text} behind {before}");
-            }
-        }
-    }
-}
+mod tests;

@@ -1,0 +1,193 @@
+//! The last thing that an input says, where no rule knows it and it may report a failure: what was not understood is not praised.
+
+use crate::case::Case;
+use crate::lines::Line;
+use crate::words::KNOWN;
+use busbw_model::{Ended, Judged, Judgement, LogLevel, Place, Speaker, Statement, Subject};
+
+/// A question about it.
+pub(crate) fn judge(case: &Case) -> Option<Judged> {
+    let run = case.run;
+    let fails = |one: &Statement| {
+        one.level == Some(LogLevel::Error)
+            || is_of_launcher(one)
+            || tells_status(one.text())
+            || !case.refuters.ended_well() && (is_last_word(one.text()) || may_fail(one))
+    };
+    let is_end = |place: Place| run.ends.iter().any(|end| end.source.place == place) && !case.refuters.survived(place);
+    let is_last = |place: Place| case.refuters.is_last(place) && !is_end(place);
+    let knows = |line: &&Line| {
+        let is_harmless = || KNOWN.harmless.iter().any(|words| line.text.contains(words));
+        !case.book.read(line.speaker, &line.text).is_empty() || is_harmless()
+    };
+    let at = |place: Place| case.lines.iter().filter(move |line| line.source.place == place);
+    let reports = |line: &&Line| {
+        let place = line.source.place;
+        let said = || run.statements.iter().filter(|one| one.source.place == place).any(fails);
+        is_last(place)
+            && match line.speaker {
+                Speaker::Kernel => false,
+                Speaker::NcclWarn => true,
+                _ => said(),
+            }
+    };
+    let last = case.lines.iter().filter(reports).find(|line| !at(line.source.place).any(|line| knows(&line)))?.source;
+    let text = last.text.trim();
+    Some(Judged {
+        subject: Subject::Course,
+        what: "the end of the run".into(),
+        how: format!("ends with `{text}`"),
+        speed: None,
+        outcome: Judgement::Undecided,
+        question: Some(format!(
+            "The last line may report a failure, and no rule knows it: `{text}`. Did the run end well?"
+        )),
+    })
+}
+
+/// What bash says of a command that a signal ended of which others may know why, whole lines (glibc's `siglist.h`); what click says of a program that was
+/// told to stop (`click/core.py`), timeout of one that it ended (`timeout.c`).
+const WHOLE: [&str; 9] = [
+    "Terminated",
+    "Hangup",
+    "Alarm clock",
+    "CPU time limit exceeded",
+    "File size limit exceeded",
+    "User defined signal 1",
+    "User defined signal 2",
+    "Aborted!",
+    "timeout: the monitored command dumped core",
+];
+
+/// What begins the last words of srun, salloc, OpenSSH (a terminal that is gone), MPICH and Open MPI (`ompi/errhandler`), kubectl, gRPC, glog, and a
+/// traceback that is cut off.
+const BEGINNINGS: [&str; 13] = [
+    "srun: Job step aborted",
+    "salloc: Job allocation ",
+    "client_loop: send disconnect: ",
+    "packet_write_wait: Connection to ",
+    "application called MPI_Abort(",
+    "Fatal error in PMPI_",
+    "Fatal error in internal_",
+    "*** The MPI_",
+    "Error from server (",
+    "rpc error: code = ",
+    "*** Aborted at ",
+    "CUDA error at ",
+    "Traceback (most recent call last):",
+];
+
+fn is_last_word(text: &str) -> bool {
+    WHOLE.contains(&text.trim())
+        || BEGINNINGS.iter().any(|words| text.starts_with(words))
+        || text.starts_with("Connection to ") && text.trim_end().ends_with(" closed by remote host.")
+}
+
+/// Whether a line has the form of an exception, of a failure that a program reports, or of an event of Kubernetes that warns.
+fn may_fail(one: &Statement) -> bool {
+    let text = one.text().trim();
+    let label = one.source.text.get(..one.begins).unwrap_or_default();
+    // Of an exception with its traceback, Python speaks, and rules know what became of its process.
+    let is_of_program = one.speaker == Speaker::Program && (is_exception(text) || is_failure(text) || is_event(text));
+    is_of_program || is_of_glog(one) || label.split(' ').any(|word| word == "ERROR")
+}
+
+/// `MemoryError`, `SystemExit: 1`, `concurrent.futures.process.BrokenProcessPool: text`: the name of a class, behind its module where it is none of
+/// Python's own (`format_exception_only` of `Lib/traceback.py`).
+fn is_exception(text: &str) -> bool {
+    const ENDS: [&str; 5] = ["Error", "Exception", "Exit", "Interrupt", "Timeout"];
+    let (kind, message) = text.split_once(':').unwrap_or((text, " "));
+    let (module, class) = kind.rsplit_once('.').unwrap_or(("", kind));
+    let is_name = |name: &str| name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.'));
+    let is_class =
+        class.starts_with(|c: char| c.is_ascii_uppercase()) && class.contains(|c: char| c.is_ascii_lowercase());
+    let is_module = !module.is_empty() && module.starts_with(|c: char| c.is_ascii_lowercase());
+    is_name(kind)
+        && is_class
+        && class != "Error"
+        && message.starts_with(' ')
+        && (is_module || ENDS.iter().any(|end| class.ends_with(end)))
+}
+
+/// `error: text`, `Fatal: text`, `panic: text`, as compilers, git, kubectl and Go write them.
+fn is_failure(text: &str) -> bool {
+    const LEVELS: [&str; 5] = ["error", "fatal", "panic", "failed", "critical"];
+    let Some((level, said)) = text.split_once(": ") else { return false };
+    let counts = said.trim().starts_with(|c: char| c.is_ascii_digit());
+    !counts && LEVELS.iter().any(|word| level.eq_ignore_ascii_case(word))
+}
+
+/// A row of `kubectl describe`: type, reason, age, who tells, what.
+fn is_event(text: &str) -> bool {
+    let mut words = text.split_whitespace();
+    let is_age = |word: &str| word.starts_with(|c: char| c.is_ascii_digit()) && word.ends_with(['s', 'm', 'h', 'd']);
+    words.next() == Some("Warning") && words.nth(1).is_some_and(is_age)
+}
+
+/// An error in PyTorch's, Horovod's or TensorFlow's log.
+fn is_of_glog(one: &Statement) -> bool {
+    let text = one.text().trim_start_matches('[');
+    let letter = text.strip_prefix(['E', 'F']);
+    one.speaker == Speaker::Torch
+        && letter.is_some_and(|rest| rest.starts_with(|c: char| c == ' ' || c.is_ascii_digit()))
+}
+
+/// Whether a line tells a status that shows a failure, as what runs programs does in many forms: `exited with code 137`, `returned non-zero exit status 1`,
+/// `exitcode: 1`, `returned a non-zero code: 139`.
+fn tells_status(text: &str) -> bool {
+    const KEYS: [&str; 10] = [
+        "xit code",
+        "xit Code",
+        "xit status",
+        "xitcode",
+        "xited with",
+        "xited with code",
+        "xited with status",
+        "on-zero status of",
+        "on-zero code",
+        "xitCode\"",
+    ];
+    let fails = |behind: &str| {
+        behind.trim_start_matches([' ', ':', '=', '(', '"', '-']).starts_with(|c| ('1'..='9').contains(&c))
+    };
+    KEYS.iter().any(|key| text.match_indices(key).any(|(at, _)| fails(&text[at + key.len()..])))
+}
+
+/// Whether a launcher's line is no note of what it does: srun and Slurm's daemons say so, mpirun and its like print little else but what they do when
+/// somebody presses Ctrl-C. Slurm's step `.extern` is none of the run's.
+fn is_of_launcher(one: &Statement) -> bool {
+    const SLURM: [&str; 3] = ["srun: ", "slurmstepd: ", "salloc: "];
+    let text = one.text();
+    let of_slurm = SLURM.iter().find_map(|start| text.strip_prefix(start));
+    let is_error = of_slurm.is_none_or(|rest| rest.starts_with("error: ") || rest.starts_with("fatal: "));
+    one.speaker == Speaker::Launcher
+        && is_error
+        && KNOWN.launchers.iter().any(|start| text.starts_with(start))
+        && ![".extern", Ended::CTRL_C].iter().any(|note| text.contains(note))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_form_shows_what_may_report_a_failure() {
+        for (text, expected) in [
+            ("MemoryError", true),
+            ("SystemExit: 2", true),
+            ("zmq.error.Again: Resource temporarily unavailable", true),
+            ("pool.workers.WorkerGone", true),
+            ("fatal: not a git repository", true),
+            ("panic: close of closed channel", true),
+            ("Warning  Unhealthy  12m (x3 over 14m)  kubelet  Liveness probe failed", true),
+            ("Error: 0", false),
+            ("failed: 0, passed: 12", false),
+            ("Saved model.Checkpoint", false),
+            ("Training: finished", false),
+            ("www.example.com: ok", false),
+            ("Warning signs are ignored", false),
+        ] {
+            assert_eq!(is_exception(text) || is_failure(text) || is_event(text), expected, "{text}");
+        }
+    }
+}
