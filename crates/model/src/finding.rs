@@ -45,8 +45,10 @@ macro_rules! codes {
             StragglerNode "straggler.node" "one node is slower than the others"
             StragglerRank "straggler.rank" "one rank takes longer for each step than the others"
             LoadUneven "load.uneven" "ranks send or receive unequal amounts: the busiest decides how long an exchange takes"
+            LatencyHigh "latency.high" "small messages take many times as long as such hardware needs"
             SocketTuning "socket.tuning" "sockets carry less than they could"
             DataCorruption "data.corruption" "results were wrong"
+            TableContradiction "table.contradiction" "figures of a table contradict each other: the output was cut or edited"
             OkAsExpected "ok.as-expected" "the run does what such hardware does"
         }
     };
@@ -131,6 +133,8 @@ pub struct Finding {
     pub suspects: Option<Suspects>,
     /// What else may be the cause, the likeliest first: what is shown has several known causes.
     pub alternatives: Vec<Alternative>,
+    /// A note that is the cause if a table of the run is slow: by itself it costs nothing that can be seen.
+    pub if_slow: bool,
 }
 
 /// Another cause of what a finding shows.

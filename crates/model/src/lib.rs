@@ -106,7 +106,8 @@ pub use stack::{Socket, Stack, StoppedProcess, UnendedLauncher};
 pub use statement::{LogLevel, Speaker, Statement};
 pub use statistics::{median, upper_quartile};
 pub use table::{
-    BenchDevice, BenchRow, BenchSettings, BenchTable, Check, HostMemory, IterationStats, Measure, OutOfBounds,
+    BenchDevice, BenchRow, BenchSettings, BenchTable, Check, Contradiction, HostMemory, IterationStats, Measure,
+    OutOfBounds,
 };
 pub use topology::{
     DeviceKind, PathType, PciSpot, SystemDump, SystemNode, TopoDevice, TopoMatrix, XmlCpu, XmlGpu, XmlGraph, XmlGraphs,

@@ -187,6 +187,51 @@ pub struct Measure {
     pub iterations: Option<IterationStats>,
 }
 
+/// Two figures of a row that cannot both be right.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Contradiction {
+    /// Size over time is not algbw.
+    Algbw {
+        /// As printed.
+        printed: GBps,
+        /// Size over time.
+        follows: GBps,
+    },
+    /// busbw is not algbw times the factor of the collective and its ranks.
+    Busbw {
+        /// As printed.
+        printed: GBps,
+        /// algbw times the factor.
+        follows: GBps,
+    },
+}
+
+impl std::fmt::Display for Contradiction {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Contradiction::Algbw { printed, follows } => {
+                write!(f, "algbw is {printed}, but size over time is {follows}")
+            }
+            Contradiction::Busbw { printed, follows } => {
+                write!(f, "busbw is {printed}, but follows from algbw as {follows}")
+            }
+        }
+    }
+}
+
+/// By how much two figures may differ beside what rounding explains: scripts that convert tables round, too.
+const AGREES: f64 = 0.03;
+
+fn differ(printed: GBps, follows: GBps, rounded: f64) -> bool {
+    (printed.0 - follows.0).abs() > AGREES * follows.0 + rounded
+}
+
+/// Half of the last digit that a figure was printed with, as far as the figure shows it.
+fn half_digit(figure: f64) -> f64 {
+    let is_whole = |figure: f64| (figure - figure.round()).abs() < 1e-9;
+    [0.5, 0.05].into_iter().find(|half| is_whole(figure * 0.5 / half)).unwrap_or(0.005)
+}
+
 /// The last cell of a half: how the data compared with what was expected.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub enum Check {
@@ -239,6 +284,19 @@ impl Measure {
     pub fn is_possible(&self) -> bool {
         self.time.0 >= 0.0 && self.algbw.0 >= 0.0 && (0.0..=MOST_BANDWIDTH).contains(&self.busbw.0)
     }
+
+    fn algbw_beside(&self, size: Bytes) -> Option<Contradiction> {
+        let follows = GBps::from_transfer(size, self.time);
+        let rounded = half_digit(self.algbw.0) + follows.0 * half_digit(self.time.0) / self.time.0;
+        let is_other = size.0 > 0 && self.time.0 > 0.0 && differ(self.algbw, follows, rounded);
+        is_other.then_some(Contradiction::Algbw { printed: self.algbw, follows })
+    }
+
+    fn busbw_beside(&self, factor: f64) -> Option<Contradiction> {
+        let follows = GBps(self.algbw.0 * factor);
+        let rounded = half_digit(self.busbw.0) + factor * half_digit(self.algbw.0);
+        differ(self.busbw, follows, rounded).then_some(Contradiction::Busbw { printed: self.busbw, follows })
+    }
 }
 
 impl BenchRow {
@@ -250,6 +308,17 @@ impl BenchRow {
     /// The better busbw of the two halves.
     pub fn best_busbw(&self) -> Option<GBps> {
         self.halves().map(|m| m.busbw).max_by(|a, b| a.0.total_cmp(&b.0))
+    }
+
+    /// The first row with the highest busbw, either half, and this busbw.
+    pub fn highest<'a>(rows: impl Iterator<Item = &'a BenchRow>) -> Option<(&'a BenchRow, GBps)> {
+        let measured = rows.filter_map(|row| row.best_busbw().map(|busbw| (row, busbw)));
+        measured.reduce(|best, next| if next.1.0 > best.1.0 { next } else { best })
+    }
+
+    /// The time of the better half.
+    pub fn best_time(&self) -> Option<Micros> {
+        self.halves().map(|half| half.time).filter(|time| time.0 > 0.0).min_by(|a, b| a.0.total_cmp(&b.0))
     }
 }
 
@@ -268,10 +337,29 @@ impl BenchTable {
 
     /// The row and the value of the highest busbw, either half.
     pub fn peak(&self) -> Option<(&BenchRow, GBps)> {
-        self.rows
-            .iter()
-            .filter_map(|row| row.best_busbw().map(|busbw| (row, busbw)))
-            .reduce(|best, next| if next.1.0 > best.1.0 { next } else { best })
+        BenchRow::highest(self.rows.iter())
+    }
+
+    /// What contradicts itself, row by row in the order of [`rows`](Self::rows), beyond what rounding explains: nccl-tests computes algbw
+    /// and busbw of the time, so such a row was damaged or edited. Exchanges that move less than their size (hypercube, alltoallv) have
+    /// other figures.
+    pub fn contradictions(&self) -> Vec<Option<Contradiction>> {
+        let whole = |collective: &Collective| !matches!(collective, Collective::HyperCube | Collective::AllToAllV);
+        let Some(collective) = self.collective.filter(whole) else { return vec![None; self.rows.len()] };
+        let factor = self.nranks.filter(|ranks| *ranks > 1).map(|ranks| collective.busbw_factor(ranks));
+        let busbw = |row: &BenchRow| factor.and_then(|factor| row.halves().find_map(|half| half.busbw_beside(factor)));
+        let against: Vec<_> = self.rows.iter().map(busbw).collect();
+        // Where most rows have another factor, it is the list of devices that is not whole. None has one above 2.
+        let is_known = against.iter().flatten().count() * 2 <= self.rows.len();
+        let is_above = |one: &Contradiction| match (one, factor) {
+            (Contradiction::Busbw { printed, follows }, Some(factor)) => {
+                printed.0 * factor > 2.0 * follows.0 * (1.0 + AGREES)
+            }
+            _ => false,
+        };
+        let algbw = |row: &BenchRow| row.halves().find_map(|half| half.algbw_beside(row.size));
+        let both = self.rows.iter().zip(against);
+        both.map(|(row, busbw)| algbw(row).or(busbw.filter(|one| is_known || is_above(one)))).collect()
     }
 
     /// The sizes behind the last row's that the settings announce: those of a run that did not get there.

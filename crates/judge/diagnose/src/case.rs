@@ -20,6 +20,8 @@ const SEVERAL_HOSTS: u32 = 16;
 /// What is judged.
 pub struct Case<'a> {
     pub run: &'a Run,
+    /// The NICs of a host, where somebody told.
+    pub nics: Option<usize>,
     /// The tables that have rows, in order.
     pub tests: Vec<Test<'a>>,
     /// The lines that signatures look at.
@@ -67,7 +69,7 @@ impl<'a> Case<'a> {
         let tests = run.tables.iter().filter_map(|table| Test::new(run, table)).collect();
         let ends = Ends::of(run, &refuters);
         let ranks = Ranks::of(run, &ends);
-        Case { run, tests, lines: lines::of(run), book, refuters, ends, ranks, peers: peers::groups(run) }
+        Case { run, nics: None, tests, lines: lines::of(run), book, refuters, ends, ranks, peers: peers::groups(run) }
     }
 
     /// Whether any line, variable or matrix names what only machines with RDMA have, or the GPUs stand in such machines.

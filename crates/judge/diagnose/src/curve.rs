@@ -9,6 +9,8 @@ pub const BANDWIDTH_FROM: Bytes = Bytes(16 << 20);
 /// The curve of one table.
 #[derive(Debug, Clone)]
 pub struct Curve<'a> {
+    /// The rows that were measured and do not contradict themselves, as printed.
+    pub rows: Vec<&'a BenchRow>,
     pub peak_row: &'a BenchRow,
     /// The highest busbw of either half.
     pub peak: GBps,
@@ -40,18 +42,21 @@ pub struct Fall<'a> {
 const FALL: f64 = 0.85;
 
 impl<'a> Curve<'a> {
-    /// The curve of a table; `None` without a measured row.
+    /// The curve of a table; `None` without a measured row that may be believed.
     pub fn of(table: &'a BenchTable) -> Option<Self> {
-        let (peak_row, peak) = table.peak()?;
-        let largest = table.rows.iter().map(|r| r.size).max()?;
-        let mut rows: Vec<&BenchRow> = table.rows.iter().filter(|r| r.best_busbw().is_some()).collect();
-        rows.sort_by_key(|r| r.size);
-        let tail = tail(&rows);
+        let beside = table.rows.iter().zip(table.contradictions());
+        let believed = beside.filter(|(row, contradiction)| contradiction.is_none() && row.best_busbw().is_some());
+        let rows: Vec<&BenchRow> = believed.map(|(row, _)| row).collect();
+        let (peak_row, peak) = BenchRow::highest(rows.iter().copied())?;
+        let mut by_size = rows.clone();
+        by_size.sort_by_key(|row| row.size);
+        let largest = by_size.last()?.size;
+        let tail = tail(&by_size);
         let plateau = median(tail.iter().map(|(_, busbw)| busbw.0).collect())?;
-        let smallest = rows.iter().find(|r| r.size.0 > 0)?;
+        let smallest = by_size.iter().find(|row| row.size.0 > 0)?;
         let latency = (smallest.size.0 <= 1024).then(|| smallest.halves().next()).flatten().map(|m| m.time);
-        let fall = fall(&rows, peak_row.size);
-        Some(Curve { peak_row, peak, largest, tail, plateau: GBps(plateau), latency, fall })
+        let fall = fall(&by_size, peak_row.size);
+        Some(Curve { rows, peak_row, peak, largest, tail, plateau: GBps(plateau), latency, fall })
     }
 
     /// Whether sizes are large enough to judge bandwidth.

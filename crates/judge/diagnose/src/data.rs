@@ -396,6 +396,8 @@ pub enum ValueCondition {
     Any,
     Values(Vec<String>),
     Below(i64),
+    /// It takes half of the NICs that a host is known to have, or fewer.
+    FewNics,
 }
 
 #[derive(Deserialize)]
@@ -412,11 +414,12 @@ impl TryFrom<Values> for ValueCondition {
         match values {
             Values::List(values) => Ok(ValueCondition::Values(values)),
             Values::Rule(rule) if rule == "any" => Ok(ValueCondition::Any),
+            Values::Rule(rule) if rule == "few nics" => Ok(ValueCondition::FewNics),
             Values::Rule(rule) => rule
                 .strip_prefix("below ")
                 .and_then(|limit| limit.parse().ok())
                 .map(ValueCondition::Below)
-                .ok_or("write \"any\", \"below NUMBER\" or a list of values"),
+                .ok_or("write \"any\", \"below NUMBER\", \"few nics\" or a list of values"),
         }
     }
 }

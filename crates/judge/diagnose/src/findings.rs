@@ -44,6 +44,7 @@ impl Cause {
             expected_gain: None,
             suspects: None,
             alternatives: self.or.clone(),
+            if_slow: false,
         }
     }
 }
@@ -56,8 +57,20 @@ pub(crate) fn sound(
     evidence: Vec<Evidence>,
 ) -> Finding {
     let (code, severity, explanation) = (Code::OkAsExpected, Severity::Info, explanation.into());
-    let (remedy, expected_gain, suspects, alternatives) = (Vec::new(), None, None, Vec::new());
-    Finding { code, severity, confidence, title, explanation, evidence, remedy, expected_gain, suspects, alternatives }
+    let (remedy, expected_gain, suspects, alternatives, if_slow) = (Vec::new(), None, None, Vec::new(), false);
+    Finding {
+        code,
+        severity,
+        confidence,
+        title,
+        explanation,
+        evidence,
+        remedy,
+        expected_gain,
+        suspects,
+        alternatives,
+        if_slow,
+    }
 }
 
 /// Whether a code shows something that follows from a cause elsewhere: the cause comes first.

@@ -63,6 +63,11 @@ pub struct UserFacts<'a> {
 }
 
 impl UserFacts<'_> {
+    fn nics_of_host(&self) -> Option<usize> {
+        let described = || self.cluster?.nics.as_ref().map(|nics| nics.count);
+        self.nics.map(|nics| nics.count).or_else(described)
+    }
+
     /// With the value of `--gpus`.
     pub fn with_gpus(self, gpus: Option<GpusOfHost>) -> Self {
         let (gpu, gpus_per_node) = gpus.map_or((None, None), |gpus| (Some(gpus.name), gpus.count));
@@ -93,14 +98,12 @@ pub fn rule_names() -> impl Iterator<Item = &'static str> {
 
 /// Judges a run by some of the rules.
 fn diagnose_by<'a>(run: &'a Run, given: &UserFacts<'a>, rules: &[rules::Entry]) -> Diagnosis {
-    let case = match given.book {
-        Some(book) => Case::by(run, book),
-        None => Case::new(run),
-    };
+    let case =
+        Case { nics: given.nics_of_host(), ..given.book.map_or_else(|| Case::new(run), |book| Case::by(run, book)) };
     let found = rules.iter().flat_map(|entry| (entry.rule)(&case).into_iter().map(|finding| (entry.basis, finding)));
     let mut findings = order::settle(&case, found.collect());
     let prospects = expectation::prospects(&case, given);
-    expectation::judge(&prospects, &mut findings);
+    expectation::judge(&case, &prospects, &mut findings);
     expectation::uneven::judge(&case, given, &mut findings);
     let mut judged: Vec<Judged> = expectation::judged(&case, &prospects, given)
         .into_iter()

@@ -2,6 +2,7 @@
 
 use crate::case::Case;
 use crate::data::Until;
+use crate::expectation::costs_speed;
 use crate::findings::is_consequence;
 use crate::rules::signatures::book::Role;
 use crate::rules::{Basis, ends};
@@ -81,7 +82,10 @@ fn lower(case: &Case, basis: Basis, finding: &mut Finding, stands: bool) {
         Severity::Warning if !finished && !stands && !measured() && !went_on() => Severity::Warning,
         // Behind the last sign that the run went on, and of something that fails: nothing shows that it was survived.
         Severity::Warning if !finished && !measured() && fails(finding.code) && is_tail() => Severity::Warning,
-        _ => Severity::Info,
+        severity => {
+            finding.if_slow |= severity == Severity::Warning && costs_speed(finding.code);
+            Severity::Info
+        }
     };
 }
 

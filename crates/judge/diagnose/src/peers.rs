@@ -3,6 +3,7 @@
 //! Nodes of a cluster are bought alike and should be equally fast, so that the others say what one should reach. Medians
 //! decide: half of the peers may be in any state without moving the answer.
 
+use crate::curve::Curve;
 use busbw_model::{BenchTable, Blame, LinkRun, PeerGroup, Run, SlowPeer, SourceLine, counted, median};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -55,7 +56,7 @@ pub(crate) fn groups(run: &Run) -> Vec<PeerGroup> {
 fn of_table(table: &BenchTable) -> Option<(Kind, Reading)> {
     let hosts: BTreeSet<String> =
         table.hosts().into_iter().map(str::to_owned).filter(|host| !host.is_empty()).collect();
-    let (row, busbw) = table.peak().filter(|(_, busbw)| busbw.0.is_finite())?;
+    let Curve { peak_row: row, peak: busbw, .. } = Curve::of(table).filter(|curve| curve.peak.0.is_finite())?;
     let (collective, ranks) = (table.collective?.name(), table.nranks?);
     let last = table.rows.last()?.size;
     let nodes = counted(hosts.len(), "node");
@@ -186,9 +187,10 @@ mod tests {
             host: host.clone(),
             ..Default::default()
         };
-        let (time, busbw, check) = (Micros(1.0), GBps(busbw), Check::NotDone);
+        let size = Bytes(1 << 30);
+        let (time, busbw, check) = (Micros(size.0 as f64 / busbw / 1e3), GBps(busbw), Check::NotDone);
         let half = Measure { time, algbw: busbw, busbw, check, iterations: None };
-        let row = BenchRow { size: Bytes(1 << 30), out_of_place: Some(half), ..BenchRow::default() };
+        let row = BenchRow { size, out_of_place: Some(half), ..BenchRow::default() };
         BenchTable {
             collective: Some(Collective::AllReduce),
             nranks: Some(hosts.len() as u32),

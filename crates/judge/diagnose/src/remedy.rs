@@ -167,6 +167,7 @@ mod tests {
             expected_gain: None,
             suspects: None,
             alternatives: Vec::new(),
+            if_slow: false,
         }];
         fit(&Case::new(&run), &mut findings);
         findings[0].remedy.drain(..findings[0].remedy.len() - 1).collect()

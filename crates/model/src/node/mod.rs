@@ -12,7 +12,7 @@ mod system;
 pub use gpu::{Ecc, FabricState, GpuDevice, GpuFacts, NvLinkState, PeerAccess, XidLine};
 pub use net::{NetInterface, NicCounter, Rings};
 pub use pci::{Bridge, PciFunction, PcieSlot};
-pub use rdma::{Gid, GidKind, RdmaDevice, RdmaPort};
+pub use rdma::{Gid, GidKind, HcaList, RdmaDevice, RdmaPort};
 pub use system::{Bound, Clock, HugePages, Library, Limits, LinuxLimit, Program, SharedMemory, TuningTableFile};
 
 use crate::host::FactLine;
@@ -200,6 +200,27 @@ impl NodeFacts {
         let in_domain = |name: &str, host: &str| name.strip_prefix(host).is_some_and(|rest| rest.starts_with('.'));
         let is_it = |host: &&str| *host == self.host || in_domain(host, &self.host) || in_domain(&self.host, host);
         hosts.is_empty() || self.host.is_empty() || hosts.iter().any(is_it)
+    }
+
+    /// The RDMA ports that carry a job's data, of those that NCCL_IB_HCA takes: the active ones of the rate and kind that carry most
+    /// together. Storage and management have others.
+    pub fn data_ports(&self, taken: &HcaList) -> Vec<(&RdmaDevice, &RdmaPort)> {
+        let ports = self.rdma.iter().flat_map(|device| device.ports.iter().map(move |port| (device, port)));
+        let ports = ports.filter(|(device, port)| taken.takes(&device.name, Some(port.port)));
+        let mut kinds: Vec<(f64, Vec<(&RdmaDevice, &RdmaPort)>)> = Vec::new();
+        for (device, port) in ports.filter(|(_, port)| port.state == "ACTIVE") {
+            let Some(rate) = port.rate_gbps.filter(|gbps| *gbps >= 1.0) else { continue };
+            let alike = |(other, ports): &&mut (f64, Vec<(&RdmaDevice, &RdmaPort)>)| {
+                *other == rate && ports.first().is_some_and(|(_, first)| first.link_layer == port.link_layer)
+            };
+            match kinds.iter_mut().find(alike) {
+                Some((_, ports)) => ports.push((device, port)),
+                None => kinds.push((rate, vec![(device, port)])),
+            }
+        }
+        kinds.sort_by(|(a, _), (b, _)| a.total_cmp(b));
+        let together = |(rate, ports): &(f64, Vec<(&RdmaDevice, &RdmaPort)>)| rate * ports.len() as f64;
+        kinds.into_iter().max_by(|a, b| together(a).total_cmp(&together(b))).map_or(Vec::new(), |(_, ports)| ports)
     }
 
     /// Whether NVLink is meant to join the GPUs: some link is up, or there are several GPUs and NVSwitches. GPUs on PCIe

@@ -73,6 +73,55 @@ impl RdmaPort {
     }
 }
 
+/// What NCCL_IB_HCA says: names of devices, some with a port (`mlx5_0:1`). They are beginnings of names; behind `=` they are whole names,
+/// and behind `^` they are left out (`ncclIbInitDevices` in src/transport/net_ib, `matchIfList` in src/misc/utils.cc, NCCL 2.4 to 2.30).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HcaList<'a> {
+    /// Names, and ports where they are given.
+    pub names: Vec<(&'a str, Option<u32>)>,
+    /// Names are whole names.
+    pub exact: bool,
+    /// Names are left out.
+    pub excludes: bool,
+}
+
+impl<'a> HcaList<'a> {
+    /// Reads the variable's value.
+    pub fn parse(value: &'a str) -> Self {
+        let value = value.trim();
+        let (excludes, value) = value.strip_prefix('^').map_or((false, value), |rest| (true, rest));
+        let (exact, value) = value.strip_prefix('=').map_or((false, value), |rest| (true, rest));
+        let name = |name: &'a str| match name.split_once(':') {
+            Some((device, port)) => (device, port.parse().ok()),
+            None => (name, None),
+        };
+        let names = value.split(',').map(|part| name(part.trim())).filter(|(device, _)| !device.is_empty());
+        HcaList { names: names.collect(), exact, excludes }
+    }
+
+    /// How many devices it names one by one: `mlx5_0:1,mlx5_2:1`, not by beginnings such as `mlx5`.
+    pub fn devices(&self) -> Option<usize> {
+        let is_whole = |(device, _): &(&str, Option<u32>)| {
+            let number = device.rsplit_once('_').map_or("", |(_, number)| number);
+            !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit())
+        };
+        (!self.excludes && !self.names.is_empty() && self.names.iter().all(is_whole)).then_some(self.names.len())
+    }
+
+    /// Whether one of the names is that of a device.
+    pub fn is_of(&self, name: &str, device: &str) -> bool {
+        if self.exact { device == name } else { device.starts_with(name) }
+    }
+
+    /// Whether NCCL uses a device's port; any of its ports where none is given.
+    pub fn takes(&self, device: &str, port: Option<u32>) -> bool {
+        let is_its = |wanted: &Option<u32>| wanted.is_none() || port.is_none() || *wanted == port;
+        let named =
+            self.names.is_empty() || self.names.iter().any(|(name, wanted)| self.is_of(name, device) && is_its(wanted));
+        named != self.excludes
+    }
+}
+
 /// An entry of a port's GID table.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Gid {
@@ -107,4 +156,28 @@ pub enum GidKind {
     /// RoCE v2: over UDP, routable.
     #[serde(rename = "roce-v2")]
     RoceV2,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::HcaList;
+
+    #[test]
+    fn devices_are_taken_as_nccl_takes_them() {
+        for (value, taken) in [
+            ("mlx5_1", &["mlx5_1", "mlx5_10"][..]),
+            ("=mlx5_1", &["mlx5_1"]),
+            ("mlx5_1:1", &["mlx5_1", "mlx5_10"]),
+            ("mlx5_1:2", &[]),
+            ("^mlx5_1", &["mlx5_0", "bnxt_re0"]),
+            ("^=mlx5_1,bnxt", &["mlx5_0", "mlx5_10", "bnxt_re0"]),
+            ("mlx5, bnxt_re0", &["mlx5_0", "mlx5_1", "mlx5_10", "bnxt_re0"]),
+            ("", &["mlx5_0", "mlx5_1", "mlx5_10", "bnxt_re0"]),
+        ] {
+            let list = HcaList::parse(value);
+            let devices = ["mlx5_0", "mlx5_1", "mlx5_10", "bnxt_re0"];
+            let shown: Vec<&str> = devices.into_iter().filter(|device| list.takes(device, Some(1))).collect();
+            assert_eq!(shown, taken, "{value}");
+        }
+    }
 }

@@ -28,6 +28,6 @@ pub(super) fn check(node: &NodeFacts, report: &mut AreaReport) {
     } else {
         let remedy =
             "Cores that slow down between messages delay each message: `sudo cpupower frequency-set -g performance`";
-        report.warn("governor", slow.join(", "), Some(Code::StragglerNode), remedy);
+        report.warn("governor", slow.join(", "), Some(Code::LatencyHigh), remedy);
     }
 }

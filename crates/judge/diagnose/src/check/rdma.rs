@@ -2,7 +2,7 @@
 
 use super::area_report::{AreaReport, listed};
 use super::ports;
-use busbw_model::node::{Known, RdmaDevice};
+use busbw_model::node::{HcaList, Known, RdmaDevice};
 use busbw_model::{Code, LinkLayer, NodeFacts};
 
 /// The variable that names devices.
@@ -67,13 +67,12 @@ fn chosen(node: &NodeFacts, report: &mut AreaReport) {
     report.fail(HCAS, format!("{list}: no device {}", listed(&absent)), Some(Code::NetSocketFallback), remedy);
 }
 
-/// What NCCL_IB_HCA names and is not there. It lists prefixes; `=` makes them names, `^` excludes.
+/// What NCCL_IB_HCA names and is not there.
 pub(super) fn absent(node: &NodeFacts) -> Vec<&str> {
-    let Some(list) = node.environment.get(HCAS).filter(|list| !list.starts_with('^')) else { return Vec::new() };
-    let exact = list.starts_with('=');
-    let is_there = |name: &str| node.rdma.iter().any(|d| if exact { d.name == name } else { d.name.starts_with(name) });
-    let names = list.trim_start_matches('=').split(',').map(|name| name.split(':').next().unwrap_or_default());
-    names.filter(|name| !name.is_empty() && !is_there(name)).collect()
+    let Some(list) = node.environment.get(HCAS).map(|value| HcaList::parse(value)) else { return Vec::new() };
+    let is_there = |name: &&str| node.rdma.iter().any(|device| list.is_of(name, &device.name));
+    let names = list.names.iter().map(|(name, _)| *name).filter(|_| !list.excludes);
+    names.filter(|name| !is_there(name)).collect()
 }
 
 /// Firmware of each kind of card; equal cards should have equal firmware. Where no id tells boards apart, those of another network

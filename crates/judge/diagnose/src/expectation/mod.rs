@@ -7,6 +7,7 @@
 mod cores;
 mod fabric;
 mod judge;
+mod latency;
 mod question;
 mod setting;
 mod suspects;
@@ -23,7 +24,9 @@ use busbw_model::{
 use busbw_predict::cluster::NetTransport;
 use busbw_predict::{Cluster, PredictionRow, predict, predict_over};
 use judge::{Congestions, Fit, Hypothesis};
-use trial::Trial;
+use latency::Late;
+pub(crate) use suspects::costs_speed;
+use trial::{Set, Trial};
 
 /// A table with what it should have reached.
 pub(crate) struct Prospect<'a> {
@@ -31,12 +34,16 @@ pub(crate) struct Prospect<'a> {
     collective: Collective,
     /// Somebody described the cluster.
     described: bool,
-    /// What holds the machine back on purpose, as findings begin that tell of it; sockets where it is empty.
-    held_by: Option<Vec<String>>,
+    /// Variables or sockets hold the machine back: the hypotheses are without them.
+    is_held: bool,
     /// What fits the input, the most usual first; never empty.
     hypotheses: Vec<Hypothesis>,
     /// The one to speak of: that which fits, else the most usual.
     chosen: usize,
+    /// Small messages that take too long.
+    late: Option<Late<'a>>,
+    /// The variables of its run that hold a machine back.
+    sets: Vec<Set>,
     trial: Option<Trial>,
 }
 
@@ -47,7 +54,7 @@ const NEAR: f64 = 0.85;
 pub(crate) fn prospects<'a>(case: &'a Case<'a>, given: &UserFacts) -> Vec<Prospect<'a>> {
     let mut known = Congestions::default();
     let mut prospects: Vec<_> = case.tests.iter().filter_map(|test| prospect(case, test, given, &mut known)).collect();
-    trial::compare(case, &mut prospects);
+    trial::compare(&mut prospects);
     prospects
 }
 
@@ -71,7 +78,8 @@ fn prospect<'a>(case: &Case, test: &'a Test<'a>, given: &UserFacts, known: &mut 
     let free = setting::unhindered(case, test, given, on_sockets).into_iter();
     let free: Vec<_> = free.filter_map(|cluster| Hypothesis::of(test, collective, cluster, known)).collect();
     let is_held = !free.is_empty() && free.iter().all(|one| one.fit == Fit::Below);
-    let trial = Trial::refuted(case, test, &hypotheses, &free);
+    let sets = trial::sets(case, test);
+    let trial = Trial::refuted(&sets, &hypotheses, &free);
     // Where a smaller machine would explain it as well, that is open.
     let may_be_held = !on_sockets && free.iter().any(|one| one.fit == Fit::Below);
     if is_held || may_be_held || trial.is_some() {
@@ -83,20 +91,18 @@ fn prospect<'a>(case: &Case, test: &'a Test<'a>, given: &UserFacts, known: &mut 
     };
     let below = hypotheses.iter().position(|one| one.fit != Fit::Above);
     let chosen = nearest(Fit::Within).or_else(|| nearest(Fit::Between)).or(below).unwrap_or(0);
+    let late = Late::of(test, collective, &hypotheses);
     (!hypotheses.is_empty()).then_some(Prospect {
         test,
         collective,
         described: given.cluster.is_some(),
-        held_by: is_held.then(|| holders(case, test)),
+        is_held,
         hypotheses,
         chosen,
+        late,
+        sets,
         trial,
     })
-}
-
-/// How the findings begin of variables that hold a machine back.
-fn holders(case: &Case, test: &Test) -> Vec<String> {
-    setting::hindering(case, test).map(|setting| format!("{}={} ", setting.name, setting.value)).collect()
 }
 
 /// What the largest test should have reached.
@@ -113,11 +119,13 @@ fn deciding<'a, 'b>(prospects: &'b [Prospect<'a>]) -> Option<&'b Prospect<'a>> {
 /// How each table's speed compares with what it should be.
 pub(crate) fn judged(case: &Case, prospects: &[Prospect], given: &UserFacts) -> Vec<Judged> {
     let doubted = case.run.tables.iter().filter_map(question::doubted);
+    let prospect_of = |test: &Test| prospects.iter().find(|prospect| std::ptr::eq(prospect.test, test));
+    let is_late = |test: &Test| prospect_of(test).is_some_and(|prospect| prospect.late.is_some());
     let believed = |test: &&Test| {
-        test.curve.shows_bandwidth() && test.table.nranks != Some(1) && question::doubted(test.table).is_none()
+        let shows = test.curve.shows_bandwidth() || is_late(test);
+        shows && test.table.nranks != Some(1) && question::doubted(test.table).is_none()
     };
     let tests = case.tests.iter().filter(believed);
-    let prospect_of = |test: &Test| prospects.iter().find(|prospect| std::ptr::eq(prospect.test, test));
     // What is there to be compared comes last.
     let (compared, tests): (Vec<_>, Vec<_>) =
         tests.partition(|test| prospect_of(test).is_some_and(Prospect::is_compared));
@@ -136,30 +144,30 @@ pub(crate) fn tables(case: &Case, prospects: &[Prospect]) -> Vec<ExpectedTable> 
 }
 
 /// Adds what follows from the distance between measured and expected: gains, and findings where no other rule has one.
-pub(crate) fn judge(prospects: &[Prospect], findings: &mut Vec<Finding>) {
+pub(crate) fn judge(case: &Case, prospects: &[Prospect], findings: &mut Vec<Finding>) {
     for finding in findings.iter_mut() {
         fabric::deepen(finding, prospects);
         add_gain(finding, prospects);
     }
     trial::tell(prospects, findings);
-    // What may lose packets costs nothing where tables reach what they should, and explains one that is slow.
-    let is_slow =
-        |prospect: &Prospect| prospect.test.curve.shows_bandwidth() && prospect.outcome() == Judgement::Failed;
-    if prospects.iter().any(is_slow) {
-        let notes = findings.iter_mut().filter(|finding| finding.severity == Severity::Info);
-        notes.filter(|finding| finding.code == Code::RoceConfig).for_each(|note| note.severity = Severity::Warning);
-    }
-    for prospect in prospects.iter().filter(|prospect| prospect.test.curve.shows_bandwidth()) {
-        prospect.blame(findings);
-    }
-    let explained = findings.iter().any(|finding| finding.severity >= Severity::Warning);
-    let judged: Vec<&Prospect> =
-        prospects.iter().filter(|prospect| prospect.test.curve.shows_bandwidth() && !explained).collect();
-    let mut slow: Vec<_> = judged.iter().filter(|prospect| prospect.outcome() == Judgement::Failed).collect();
+    let of_speed = || prospects.iter().filter(|prospect| prospect.test.curve.shows_bandwidth());
+    let mut slow: Vec<&Prospect> = of_speed().filter(|prospect| prospect.speed() == Judgement::Failed).collect();
     slow.sort_by(|a, b| a.chosen().reached.total_cmp(&b.chosen().reached));
+    let is_told = |findings: &[Finding]| findings.iter().any(|finding| finding.severity >= Severity::Warning);
+    let is_explained = is_told(findings);
+    for prospect in slow.iter().filter(|prospect| prospect.is_held || !is_explained) {
+        prospect.blame(case, findings);
+    }
     let mut seen = std::collections::HashSet::new();
-    let slow = slow.into_iter().filter(|prospect| seen.insert(prospect.what()));
-    let told: Vec<Finding> = slow.map(|prospect| prospect.too_slow()).chain(as_expected(&judged)).collect();
+    let mut told: Vec<Finding> = Vec::new();
+    if !is_told(findings) {
+        told.extend(slow.into_iter().filter(|prospect| seen.insert(prospect.what())).map(Prospect::too_slow));
+        told.extend(as_expected(&of_speed().collect::<Vec<_>>()));
+    }
+    let late = prospects.iter().filter(|prospect| prospect.late.is_some() && !prospect.is_compared());
+    for prospect in late.filter(|prospect| seen.insert(prospect.what())) {
+        told.extend(prospect.high_latency(case, findings));
+    }
     findings.splice(0..0, told);
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
 }
@@ -206,8 +214,13 @@ fn extremes<'a, 'b>(members: &'b [&'b Prospect<'a>]) -> Vec<&'b Prospect<'a>> {
 }
 
 impl Prospect<'_> {
-    /// Below every cluster that fits is too slow, as all that could be are is as it should be, all else is open.
+    /// Whether large messages and small ones are as fast as they should be.
     pub fn outcome(&self) -> Judgement {
+        if self.late.is_some() && !self.is_compared() { Judgement::Failed } else { self.speed() }
+    }
+
+    /// Below every cluster that fits is too slow, as all that could be are is as it should be, all else is open.
+    fn speed(&self) -> Judgement {
         if self.is_compared() {
             return Judgement::Passed;
         }
@@ -240,10 +253,25 @@ impl Prospect<'_> {
         Judged {
             subject: Subject::Speed,
             what: self.what(),
-            how: format!("{}, {:.0}% of the {} expected", speed.measured, 100.0 * speed.share(), speed.expected),
+            how: self.share_of(speed) + &self.beside(),
             speed: Some(speed),
             outcome,
             question: open.then(|| question::of(self)),
+        }
+    }
+
+    /// `480.00 GB/s, 99% of the 486.00 GB/s expected`.
+    fn share_of(&self, speed: Reached) -> String {
+        format!("{}, {:.0}% of the {} expected", speed.measured, 100.0 * speed.share(), speed.expected)
+    }
+
+    /// What else is to be said of the table: small messages that are late, and rows that were not judged.
+    fn beside(&self) -> String {
+        let late = self.late.as_ref().map_or(String::new(), |late| format!("; {}", late.words()));
+        match self.test.table.contradictions().iter().flatten().count() {
+            0 => late,
+            1 => format!("{late}; left out: 1 row that contradicts itself"),
+            rows => format!("{late}; left out: {rows} rows that contradict themselves"),
         }
     }
 
@@ -323,17 +351,22 @@ impl Prospect<'_> {
             expected_gain: Some(self.gain(expected.busbw)),
             suspects: None,
             alternatives: Vec::new(),
+            if_slow: false,
         }
     }
 
-    /// Makes the note of what holds the machine back the trouble that it is.
-    fn blame(&self, findings: &mut [Finding]) {
-        let Some(held_by) = self.held_by.as_ref().filter(|_| !self.is_compared()) else { return };
-        let holds = |finding: &&mut Finding| {
-            let is_named = held_by.iter().any(|name| finding.title.starts_with(name));
-            finding.severity == Severity::Info && (is_named || finding.code == Code::NetSocketFallback)
+    /// Makes the note that explains the shortfall the trouble that it is: of what the input shows to cost speed, what the prediction does
+    /// not have yet. What would give the measured figure comes first, a variable before what follows from it.
+    fn blame(&self, case: &Case, findings: &mut [Finding]) {
+        let suspect = suspects::most_alike(self.cluster(), self.collective, &self.ends(), self.test.comm);
+        let suspect = suspect.map(|suspect| suspect.trouble.code);
+        let explains = |finding: &Finding| {
+            let is_note = finding.severity == Severity::Info && finding.if_slow;
+            is_note && self.may_be_of(case, finding) && (self.is_held || suspects::is_new(self.cluster(), finding.code))
         };
-        let Some(note) = findings.iter_mut().find(holds) else { return };
+        let rank = |finding: &Finding| (!(self.is_held && is_choice(finding.code)), Some(finding.code) != suspect);
+        let notes = findings.iter_mut().filter(|finding| explains(finding));
+        let Some(note) = notes.min_by_key(|finding| rank(finding)) else { return };
         let Expected { busbw, .. } = self.expected();
         note.severity = Severity::Warning;
         note.title = format!("{}: {} of {busbw} expected. {}", self.what(), self.test.curve.plateau, note.title);
@@ -341,14 +374,21 @@ impl Prospect<'_> {
         note.expected_gain = Some(self.gain(busbw));
     }
 
+    /// Whether a finding may be about the table's run: an input with a table of its own speaks of that one.
+    fn may_be_of(&self, case: &Case, finding: &Finding) -> bool {
+        let own = self.test.table.place.input;
+        let of_other = |input: u32| input != own && case.tests.iter().any(|test| test.table.place.input == input);
+        finding.evidence.first().is_none_or(|evidence| !of_other(evidence.source.place.input))
+    }
+
     fn ends(&self) -> suspects::Ends {
         let curve = &self.test.curve;
-        let sizes = self.test.table.rows.iter().map(|row| row.size).filter(|size| size.0 > 0);
+        let sizes = curve.rows.iter().map(|row| row.size).filter(|size| size.0 > 0);
         suspects::Ends { plateau: curve.plateau, largest: curve.largest, latency: sizes.min().zip(curve.latency) }
     }
 
     fn evidence(&self) -> Vec<Evidence> {
-        let largest = self.test.table.rows.iter().max_by_key(|row| row.size);
+        let largest = self.test.curve.rows.iter().max_by_key(|row| row.size);
         let note = format!("{:.0}% of the expected speed", 100.0 * self.chosen().reached);
         largest.map(|row| Evidence::noted(row.source.clone(), note)).into_iter().collect()
     }
@@ -367,6 +407,11 @@ impl Prospect<'_> {
         let rows = predict(cluster, self.collective, &[self.test.curve.largest]).rows;
         rows.first().map_or(GBps(0.0), |row| row.busbw)
     }
+}
+
+/// Whether findings of a code are about what somebody chose: a variable, or the network that NCCL took.
+fn is_choice(code: Code) -> bool {
+    matches!(code, Code::EnvOverride | Code::NicUnused | Code::NetSocketFallback)
 }
 
 fn general_remedy() -> Vec<String> {

@@ -3,7 +3,7 @@
 use super::judge::{Fit, Hypothesis};
 use super::{NEAR, Prospect, setting};
 use crate::case::Test;
-use crate::curve::BANDWIDTH_FROM;
+use crate::curve::{BANDWIDTH_FROM, Curve};
 use busbw_model::{BenchRow, BenchTable, Judged, Judgement, Measure, Subject, counted};
 use busbw_predict::Cluster;
 use busbw_predict::cluster::{GpuLinks, NetTransport};
@@ -120,7 +120,8 @@ fn nics(cluster: &Cluster) -> String {
     format!("{} of {:.0} Gbit/s per host{kind}", counted(nics.count, "NIC"), nics.rate.gbit_per_s())
 }
 
-/// A table whose figures hardware cannot have given: no numbers, none but zeros, more than anything carries.
+/// A table whose figures hardware cannot have given: no numbers, none but zeros, more than anything carries, or so many that contradict
+/// each other that no size of bandwidth is left.
 pub(super) fn doubted(table: &BenchTable) -> Option<Judged> {
     let strange = table.rows.iter().filter(|row| row.doubted).count();
     let nothing = |half: &Measure| half.busbw.0 <= 0.0;
@@ -133,11 +134,22 @@ pub(super) fn doubted(table: &BenchTable) -> Option<Judged> {
             format!("{strange} of {rows} rows hold implausible figures: nan, inf, or more than any hardware carries")
         }
         (0, 1..) if !alone => format!("0 GB/s at {BANDWIDTH_FROM} and more is no measurement"),
+        (0, 0) if let Some(against) = without_bandwidth(table) => {
+            format!("{against} of {rows} rows contradict themselves, and none of the others shows bandwidth")
+        }
         _ => return None,
     };
     let question =
         format!("{how}. Was the output cut or edited? Run the test again, with `-n 20 -w 5`, and give all of it");
     Some(open(&how, question))
+}
+
+/// How many rows contradict themselves, where they are all that are large enough.
+fn without_bandwidth(table: &BenchTable) -> Option<usize> {
+    let against = table.contradictions().iter().flatten().count();
+    let is_large = table.rows.iter().any(|row| row.size >= BANDWIDTH_FROM);
+    let is_left = || Curve::of(table).is_some_and(|curve| curve.shows_bandwidth());
+    (against > 0 && is_large && !is_left()).then_some(against)
 }
 
 /// A table of which not even the collective or the ranks are known.

@@ -38,10 +38,11 @@ pub(super) fn unhindered(case: &Case, test: &Test, given: &UserFacts, on_sockets
     clusters
 }
 
-/// The variables of the table's own run that hold a machine back.
+/// The variables of the table's own run that hold a machine back; those of other inputs as well where there is no other table.
 pub(super) fn hindering<'a>(case: &Case<'a>, test: &Test) -> impl Iterator<Item = &'a EnvSetting> {
-    let (log, place) = (&case.run.nccl, test.table.place);
-    environment::hindering(case).filter(move |setting| log.holds(setting, place))
+    let (log, place, is_only) = (&case.run.nccl, test.table.place, case.run.tables.len() == 1);
+    let beside = move |setting: &EnvSetting| is_only && setting.source.place.input != place.input;
+    environment::hindering(case).filter(move |setting| log.holds(setting, place) || beside(setting))
 }
 
 fn set<'a>(clusters: &mut [Cluster], settings: impl Iterator<Item = &'a EnvSetting>) {

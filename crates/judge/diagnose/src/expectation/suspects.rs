@@ -207,6 +207,23 @@ fn sockets(cluster: &Cluster, collective: Collective, ends: &Ends) -> Option<Sus
     alike.then_some(Suspect { trouble, busbw })
 }
 
+/// Whether a code is of what costs speed.
+pub(crate) fn costs_speed(code: Code) -> bool {
+    matches!(code, Code::RoceConfig | Code::SocketTuning)
+        || AS_IT_STANDS.contains(&code)
+        || TROUBLES.iter().any(|trouble| trouble.code == code)
+}
+
+/// Whether the trouble of a finding would change what is predicted: what a cluster has already explains no shortfall.
+pub(super) fn is_new(cluster: &Cluster, code: Code) -> bool {
+    let trouble = TROUBLES.iter().find(|trouble| trouble.code == code && !AS_IT_STANDS.contains(&code));
+    trouble.is_none_or(|trouble| {
+        let mut harmed = cluster.clone();
+        (trouble.harm)(&mut harmed);
+        harmed != *cluster
+    })
+}
+
 /// The cluster without the trouble of a finding; `None` for findings that are not about speed.
 pub(super) fn cured(cluster: &Cluster, code: Code) -> Option<Cluster> {
     let mut cured = cluster.clone();

@@ -30,35 +30,34 @@ impl Set {
     }
 }
 
-fn sets(case: &Case, test: &Test) -> Vec<Set> {
+/// The variables of a table's run that hold a machine back.
+pub(super) fn sets(case: &Case, test: &Test) -> Vec<Set> {
     setting::hindering(case, test).map(Set::of).collect()
 }
 
 impl Trial {
     /// The variables that a speed refutes: more than any machine gives with them, not more than one gives without.
-    pub fn refuted(case: &Case, test: &Test, with: &[Hypothesis], without: &[Hypothesis]) -> Option<Trial> {
+    pub fn refuted(sets: &[Set], with: &[Hypothesis], without: &[Hypothesis]) -> Option<Trial> {
         let is_above = |one: &Hypothesis| one.fit == Fit::Above;
-        let sets = sets(case, test);
         let is_refuted = !sets.is_empty() && with.iter().all(is_above) && without.iter().any(|one| !is_above(one));
-        is_refuted.then_some(Trial::Refuted(sets))
+        is_refuted.then(|| Trial::Refuted(sets.to_vec()))
     }
 }
 
 /// Finds the tables that show what a variable costs.
-pub(super) fn compare(case: &Case, prospects: &mut [Prospect]) {
-    let sets: Vec<Vec<Set>> = prospects.iter().map(|prospect| sets(case, prospect.test)).collect();
+pub(super) fn compare(prospects: &mut [Prospect]) {
     for at in 0..prospects.len() {
         let one = &prospects[at];
-        let is_without = |(other, prospect): &(usize, &Prospect)| {
+        let is_without = |prospect: &&Prospect| {
             let refuted = matches!(prospect.trial, Some(Trial::Refuted(_)));
             prospect.is_like(one)
-                && sets[at].iter().all(|set| refuted || !sets[*other].iter().any(|o| o.name == set.name))
+                && one.sets.iter().all(|set| refuted || !prospect.sets.iter().any(|other| other.name == set.name))
         };
-        let may_cost = one.trial.is_none() && !sets[at].is_empty();
-        let without = prospects.iter().enumerate().filter(is_without);
-        let fastest = without.map(|(_, prospect)| prospect.test.curve.plateau).max_by(|a, b| a.0.total_cmp(&b.0));
+        let may_cost = one.trial.is_none() && !one.sets.is_empty();
+        let without = prospects.iter().filter(is_without);
+        let fastest = without.map(|prospect| prospect.test.curve.plateau).max_by(|a, b| a.0.total_cmp(&b.0));
         if let Some(without) = fastest.filter(|_| may_cost) {
-            prospects[at].trial = Some(Trial::Compared(sets[at].clone(), without));
+            prospects[at].trial = Some(Trial::Compared(prospects[at].sets.clone(), without));
         }
     }
 }
@@ -115,7 +114,7 @@ impl Prospect<'_> {
         match &self.trial {
             Some(Trial::Compared(sets, _)) => sets.contains(set),
             Some(Trial::Refuted(_)) => false,
-            None => self.held_by.iter().flatten().any(|held| *held == format!("{} ", set.words())),
+            None => self.is_held && self.sets.contains(set),
         }
     }
 

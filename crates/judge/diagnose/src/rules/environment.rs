@@ -5,8 +5,10 @@ use super::transport::asks_for_sockets;
 use crate::case::{Case, Network, network_of};
 use crate::data::{self, Needs, Setting, Settings, ValueCondition};
 use crate::variables::{nearest_variable, variable};
+use busbw_model::node::HcaList;
 use busbw_model::{
-    Communicator, EnvOrigin, EnvSetting, Evidence, Finding, Severity, TransportKind, Variable, VariableStanding,
+    BenchTable, Communicator, DeviceKind, EnvOrigin, EnvSetting, Evidence, Finding, NodeFacts, Severity, TopoMatrix,
+    TransportKind, Variable, VariableStanding,
 };
 use std::fmt::Display;
 use std::sync::LazyLock;
@@ -20,7 +22,7 @@ pub fn rule(case: &Case) -> Vec<Finding> {
     let mut findings: Vec<Finding> = Vec::new();
     for setting in &case.run.nccl.env {
         let Some(known) = overriding(case, setting) else { continue };
-        let finding = finding(setting, known);
+        let finding = finding(case, setting, known);
         if !findings.iter().any(|f| f.title == finding.title) {
             findings.push(finding);
         }
@@ -50,7 +52,7 @@ pub fn forced(case: &Case) -> Vec<Finding> {
         return Vec::new();
     };
     let line = comm.transports.iter().find(|t| t.kind.is_network()).and_then(|t| case.run.line(t.first));
-    let mut finding = finding(setting, known);
+    let mut finding = finding(case, setting, known);
     finding.evidence.extend(line.map(|line| Evidence::noted(line, "what it leaves")));
     vec![finding]
 }
@@ -101,7 +103,7 @@ fn standing(case: &Case, setting: &EnvSetting) -> VariableStanding {
 
 /// What is known of a value that overrides NCCL's choice in such a run.
 fn overriding(case: &Case, setting: &EnvSetting) -> Option<&'static Setting> {
-    let known = SETTINGS.iter().find(|known| known.name == setting.name && known.when.fits(&setting.value));
+    let known = SETTINGS.iter().find(|known| known.name == setting.name && known.when.fits(case, &setting.value));
     known.filter(|known| known.needs.met(case) && !is_disproved(case, setting))
 }
 
@@ -208,14 +210,35 @@ impl Setting {
 }
 
 impl ValueCondition {
-    fn fits(&self, value: &str) -> bool {
+    fn fits(&self, case: &Case, value: &str) -> bool {
         let value = value.trim();
         match self {
             ValueCondition::Any => true,
             ValueCondition::Values(values) => values.iter().any(|v| v.eq_ignore_ascii_case(value)),
             ValueCondition::Below(limit) => value.parse::<i64>().is_ok_and(|number| (0..*limit).contains(&number)),
+            ValueCondition::FewNics => nics(case, value).is_some_and(|(taken, all)| taken > 0 && 2 * taken <= all),
         }
     }
+}
+
+/// How many NICs NCCL_IB_HCA takes, and of how many: of the ports that a machine of the run is known to have, else of a matrix's devices,
+/// else of as many as somebody told.
+fn nics(case: &Case, value: &str) -> Option<(usize, usize)> {
+    let list = HcaList::parse(value);
+    let hosts: Vec<&str> = case.run.tables.iter().flat_map(BenchTable::hosts).collect();
+    let of_machine = |machine: &NodeFacts| {
+        let ports = machine.data_ports(&HcaList::parse(""));
+        let taken = ports.iter().filter(|(device, port)| list.takes(&device.name, Some(port.port))).count();
+        (!ports.is_empty()).then_some((taken, ports.len()))
+    };
+    let of_matrix = |matrix: &TopoMatrix| {
+        let names: Vec<&str> = matrix.of_kind(DeviceKind::Nic).map(|device| device.name.as_str()).collect();
+        (!names.is_empty()).then(|| (names.iter().filter(|name| list.takes(name, None)).count(), names.len()))
+    };
+    let mut machines = case.run.machines.iter().filter(|machine| machine.may_be_of(&hosts));
+    let shown = machines.find_map(of_machine);
+    let shown = shown.or_else(|| case.run.topo_matrices.iter().find_map(of_matrix));
+    shown.or_else(|| Some((list.devices()?, case.nics?)))
 }
 
 impl Needs {
@@ -238,10 +261,20 @@ impl Needs {
     }
 }
 
-fn finding(setting: &EnvSetting, known: &Setting) -> Finding {
-    let id = if known.hurts() { "variable.hurts" } else { "variable.fixes" };
-    let words: [(&str, &dyn Display); 3] =
-        [("name", &setting.name), ("value", &setting.value), ("effect", &known.effect)];
+fn finding(case: &Case, setting: &EnvSetting, known: &Setting) -> Finding {
+    let (taken, all) = nics(case, &setting.value).unwrap_or_default();
+    let id = match known.when {
+        ValueCondition::FewNics => "variable.nics",
+        _ if known.hurts() => "variable.hurts",
+        _ => "variable.fixes",
+    };
+    let words: [(&str, &dyn Display); 5] = [
+        ("name", &setting.name),
+        ("value", &setting.value),
+        ("effect", &known.effect),
+        ("taken", &taken),
+        ("all", &all),
+    ];
     let finding = found(id, &words, vec![Evidence::noted(setting.source.clone(), "set here")]);
     Finding { severity: known.severity, ..finding }
 }
@@ -275,9 +308,13 @@ mod tests {
 
     #[test]
     fn values_are_compared_as_nccl_reads_them() {
-        let below = ValueCondition::Below(4);
-        assert!(below.fits("2") && !below.fits("4") && !below.fits("-1") && !below.fits("many"));
+        let (run, below) = (busbw_model::Run::default(), ValueCondition::Below(4));
+        let case = Case::new(&run);
+        let fit = |condition: &ValueCondition, values: &[&str]| -> Vec<bool> {
+            values.iter().map(|value| condition.fits(&case, value)).collect()
+        };
+        assert_eq!(fit(&below, &["2", "4", "-1", "many"]), [true, false, false, false]);
         let values = ValueCondition::Values(vec!["LOC".into(), "0".into()]);
-        assert!(values.fits("loc") && values.fits("0") && !values.fits("SYS"));
+        assert_eq!(fit(&values, &["loc", "0", "SYS"]), [true, true, false]);
     }
 }

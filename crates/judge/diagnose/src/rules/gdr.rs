@@ -46,5 +46,5 @@ fn without_gdr(case: &Case, comm: &Communicator) -> Option<Finding> {
     let mut evidence: Vec<Evidence> =
         case.run.line(transport.first).map(|line| Evidence::noted(line, "no /GDRDMA")).into_iter().collect();
     evidence.extend(case.run.nccl.gpu_direct.iter().take(2).map(|line| Evidence::new(line.clone())));
-    Some(Finding { severity, ..found(id, &[], evidence) })
+    Some(Finding { severity, if_slow: weighs, ..found(id, &[], evidence) })
 }

@@ -3,6 +3,7 @@
 use super::found;
 use crate::case::Case;
 use crate::check::{KNOWN_FAULTS, QOS, check_by, odd_ones};
+use crate::expectation::costs_speed;
 use crate::words::listed;
 use busbw_model::node::Hello;
 use busbw_model::{
@@ -51,7 +52,8 @@ pub fn rule(case: &Case) -> Vec<Finding> {
         let evidence = items.iter().flat_map(|(machine, item)| evidence(machine, item)).take(MOST_SHOWN).collect();
         let confidence = if severity == Severity::Error { 0.88 } else { 0.75 };
         let words: [(&str, &dyn Display); 2] = [("title", &title), ("remedy", &first.remedy.as_deref()?)];
-        Some(Finding { code, severity, confidence, ..found("hosts.checked", &words, evidence) })
+        let if_slow = severity == Severity::Info && costs_speed(code);
+        Some(Finding { code, severity, confidence, if_slow, ..found("hosts.checked", &words, evidence) })
     });
     of_items.chain(differences(case)).collect()
 }

@@ -39,5 +39,6 @@ fn finding(fault: &known_faults::table::Fault, found: KnownFault, evidence: Evid
         expected_gain: None,
         suspects: None,
         alternatives: Vec::new(),
+        if_slow: false,
     }
 }

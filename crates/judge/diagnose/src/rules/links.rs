@@ -54,6 +54,7 @@ fn finding(saved: &SavedFinding) -> Finding {
         expected_gain: None,
         suspects: None,
         alternatives: Vec::new(),
+        if_slow: false,
     }
 }
 

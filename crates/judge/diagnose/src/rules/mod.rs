@@ -114,6 +114,7 @@ pub const ALL: &[Entry] = &[
     on_speed("watched", watched::rule),
     on_speed("straggler", straggler::rule),
     on_speed("results::wrong_data", results::wrong_data),
+    on_speed("results::contradicting", results::contradicting),
     on_speed("results::below_minimum", results::below_minimum),
     on_log("results::too_small", results::too_small),
 ];

@@ -4,6 +4,7 @@ use super::found;
 use crate::case::Case;
 use busbw_model::{BenchRow, BenchTable, Check, Evidence, Finding};
 use busbw_predict::cluster::joined_by_nvlink;
+use std::fmt::Display;
 
 /// nccl-tests counted wrong elements.
 pub fn wrong_data(case: &Case) -> Vec<Finding> {
@@ -40,6 +41,19 @@ fn is_wrong(row: &BenchRow) -> bool {
 fn is_all_wrong(row: &BenchRow) -> bool {
     let all = |count: u64| row.count.is_some_and(|elements| count as f64 > 0.99 * elements as f64);
     row.halves().filter_map(|m| m.check.wrong()).filter(|count| *count > 0).all(all)
+}
+
+/// Rows whose figures cannot all be right: nothing is judged from them.
+pub fn contradicting(case: &Case) -> Vec<Finding> {
+    let rows = case.run.tables.iter().flat_map(|table| table.rows.iter().zip(table.contradictions()));
+    let against: Vec<_> = rows.filter_map(|(row, found)| Some((row, found?))).collect();
+    let Some((first, contradiction)) = against.first() else { return Vec::new() };
+    let all: usize = case.run.tables.iter().map(|table| table.rows.len()).sum();
+    let words: [(&str, &dyn Display); 4] =
+        [("rows", &against.len()), ("all", &all), ("size", &first.size), ("how", contradiction)];
+    let shown = against.iter().take(3);
+    let evidence = shown.map(|(row, found)| Evidence::noted(row.source.clone(), found.to_string())).collect();
+    vec![found("table.contradicts", &words, evidence)]
 }
 
 /// The average is below the minimum that the user set for it: nccl-tests says FAILED.

@@ -38,7 +38,7 @@ fn breakdown(case: &Case, test: &Test) -> Option<Finding> {
 
 fn dip(test: &Test) -> Option<Finding> {
     let halves: [fn(&BenchRow) -> Option<&Measure>; 2] = [|row| row.out_of_place.as_ref(), |row| row.in_place.as_ref()];
-    let rows: Vec<&BenchRow> = test.table.rows.iter().filter(|row| row.size >= FROM).collect();
+    let rows: Vec<&BenchRow> = test.curve.rows.iter().copied().filter(|row| row.size >= FROM).collect();
     let (row, busbw, usual) = rows.windows(3).find_map(|window| {
         let grows = window[0].size < window[1].size && window[1].size < window[2].size;
         halves.iter().filter(|_| grows).find_map(|half| {

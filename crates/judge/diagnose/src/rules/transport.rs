@@ -62,7 +62,7 @@ fn logged_fallback(case: &Case, evidence: Option<Evidence>) -> Finding {
         SocketReason::Unknown => ("sockets.unsaid", "", ""),
     };
     let finding = found(id, &[("name", &name), ("value", &value)], evidence);
-    if avoidable { finding } else { Finding { severity: Severity::Info, confidence: 0.5, ..finding } }
+    if avoidable { finding } else { Finding { severity: Severity::Info, confidence: 0.5, if_slow: true, ..finding } }
 }
 
 /// `NCCL_IB_DISABLE=1` or `NCCL_NET=Socket`.

@@ -346,6 +346,16 @@ impl Cluster {
         Some(direct)
     }
 
+    /// From so many times the predicted time on small messages take too long. No published machine that is sound takes 1.6 times of it
+    /// (docs/prediction.md), and 2.5 where one process drives all GPUs of a host and nothing tells so. Kernel sockets and copies depend on
+    /// the host, and no latency of more than 8 hosts is published.
+    pub fn late(&self) -> f64 {
+        let network = self.nics.as_ref().filter(|_| (2..=8).contains(&self.domains()));
+        let by_nics = network.is_some_and(|nics| nics.transport != NetTransport::Tcp && nics.gpu_direct);
+        let copies = matches!(self.links, GpuLinks::Pcie { peer_to_peer: false, .. });
+        if by_nics && !copies { 4.0 } else { 5.0 }
+    }
+
     /// How well the model knows such a cluster.
     pub fn reach(&self) -> Reach {
         let copies = matches!(self.links, GpuLinks::Pcie { peer_to_peer: false, .. });

@@ -26,6 +26,7 @@ fn finding(code: Code, severity: Severity, confidence: f64, title: String, expla
         expected_gain: None,
         suspects: None,
         alternatives: Vec::new(),
+        if_slow: false,
     }
 }
 

@@ -8,7 +8,7 @@ use crate::cluster::hardware::MachineProduct;
 use crate::cluster::words::Words;
 use busbw_model::{
     BenchTable, Communicator, GBps, GdrUse, LinkLayer, NetworkLine, NetworkStatement, NodeFacts, Run, TransportKind,
-    XmlTopology,
+    XmlTopology, node::HcaList,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -129,11 +129,11 @@ fn count(run: &Run, host: &HostClues, size: &Size, ports: Option<&Ports>, notes:
     if size.nodes < 2 {
         return None;
     }
-    if let Some(named) = run.nccl.env_value("NCCL_IB_HCA").and_then(|setting| whole_names(&setting.value)) {
-        return Some(named);
-    }
     if let Some(ports) = ports {
         return Some(ports.count);
+    }
+    if let Some(named) = hca_list(run).devices() {
+        return Some(named);
     }
     let physical = |name: &&str| !name.contains('+');
     let nics = |node: &busbw_model::Node| node.nics.iter().map(|nic| nic.name.as_str()).filter(physical).count();
@@ -145,8 +145,12 @@ fn count(run: &Run, host: &HostClues, size: &Size, ports: Option<&Ports>, notes:
     listed.or(sending)
 }
 
-/// The RDMA ports of a host that carry data, as its own tools tell (`ibstat`, saved facts): those of the rate that carries most
-/// together. Storage and management have others.
+/// What NCCL_IB_HCA takes; everything where it is not set.
+fn hca_list(run: &Run) -> HcaList<'_> {
+    HcaList::parse(run.nccl.env_value("NCCL_IB_HCA").map_or("", |setting| &setting.value))
+}
+
+/// The RDMA ports of a host that carry data, as its own tools tell (`ibstat`, saved facts).
 struct Ports {
     count: usize,
     rate: GBps,
@@ -157,25 +161,22 @@ impl Ports {
     /// Of the hosts that ran; of the one with the least, which a collective over all waits for.
     fn of(run: &Run) -> Option<Self> {
         let ran: Vec<&str> = run.tables.iter().flat_map(BenchTable::hosts).collect();
-        let machines = run.machines.iter().filter(|machine| machine.may_be_of(&ran)).filter_map(Self::of_machine);
+        let list = hca_list(run);
+        let of_run = run.machines.iter().filter(|machine| machine.may_be_of(&ran));
+        let machines = of_run.filter_map(|machine| Self::of_machine(machine, &list));
         machines.min_by(|a, b| a.together().total_cmp(&b.together()))
     }
 
-    fn of_machine(machine: &NodeFacts) -> Option<Self> {
-        let ports = machine.rdma.iter().flat_map(|device| device.ports.iter().map(move |port| (device, port)));
-        let mut by_rate: BTreeMap<u64, Self> = BTreeMap::new();
-        for (device, port) in ports.filter(|(_, port)| port.state == "ACTIVE") {
-            let Some(gbps) = port.rate_gbps.filter(|gbps| *gbps >= 1.0) else { continue };
-            let transport = match port.link_layer {
-                _ if device.driver.as_deref() == Some("efa") => Some(NetTransport::Efa),
-                Some(LinkLayer::InfiniBand) => Some(NetTransport::InfiniBand),
-                Some(LinkLayer::Ethernet) => Some(NetTransport::Roce),
-                None => None,
-            };
-            let ports = by_rate.entry(gbps.to_bits()).or_insert(Ports { count: 0, rate: GBps(gbps / 8.0), transport });
-            ports.count += 1;
-        }
-        by_rate.into_values().max_by(|a, b| a.together().total_cmp(&b.together()))
+    fn of_machine(machine: &NodeFacts, list: &HcaList) -> Option<Self> {
+        let ports = machine.data_ports(list);
+        let (device, port) = ports.first()?;
+        let transport = match port.link_layer {
+            _ if device.driver.as_deref() == Some("efa") => Some(NetTransport::Efa),
+            Some(LinkLayer::InfiniBand) => Some(NetTransport::InfiniBand),
+            Some(LinkLayer::Ethernet) => Some(NetTransport::Roce),
+            None => None,
+        };
+        Some(Ports { count: ports.len(), rate: GBps(port.rate_gbps? / 8.0), transport })
     }
 
     fn together(&self) -> f64 {
@@ -213,20 +214,6 @@ fn notes(run: &Run) -> impl Iterator<Item = &str> {
         NetworkStatement::Note(note) => Some(note.as_str()),
         _ => None,
     })
-}
-
-/// NICs that NCCL_IB_HCA names one by one: `mlx5_0:1,mlx5_2:1`; not prefixes such as `mlx5`, nor exclusions (`^mlx5_0`).
-fn whole_names(value: &str) -> Option<usize> {
-    let names: Vec<&str> = value.trim_start_matches('=').split(',').filter(|name| !name.is_empty()).collect();
-    let whole = |name: &&str| {
-        let device = name.split(':').next().unwrap_or_default();
-        let number = device.rsplit('_').next().unwrap_or_default();
-        device.contains('_')
-            && !device.starts_with('^')
-            && !number.is_empty()
-            && number.bytes().all(|b| b.is_ascii_digit())
-    };
-    (!names.is_empty() && names.iter().all(whole)).then_some(names.len())
 }
 
 /// The most GPUs of a node from which rings leave it. NCCL leaves by the GPU that is nearest to a NIC.

@@ -71,6 +71,7 @@ pub fn finding(code: Code, severity: Severity, title: &str, explanation: &str) -
         expected_gain: None,
         suspects: None,
         alternatives: Vec::new(),
+        if_slow: false,
     }
 }
 

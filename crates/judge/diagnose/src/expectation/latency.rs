@@ -1,0 +1,126 @@
+//! Small messages: what they take is latency, which may be high where bandwidth is as it should be.
+
+use super::Prospect;
+use super::judge::{Fit, Hypothesis};
+use crate::case::{Case, Network, Test};
+use crate::curve::{BANDWIDTH_FROM, median};
+use crate::rules::found;
+use crate::rules::transport::network_in_use;
+use busbw_model::{BenchRow, Bytes, Code, Collective, EnvSetting, Evidence, Finding, Micros};
+use busbw_predict::cluster::NetTransport;
+use busbw_predict::{PredictionRow, predict_over};
+use std::fmt::Display;
+
+/// Sizes that latency decides, and those between latency and bandwidth: above the one, and below the other (docs/prediction.md).
+const CLASSES: [(Bytes, Bytes); 2] = [(Bytes(0), Bytes((32 << 10) + 1)), (Bytes(32 << 10), BANDWIDTH_FROM)];
+/// Fewer sizes show nothing: one may be disturbed.
+const FEWEST: usize = 3;
+/// With fewer iterations what a first one sets up counts.
+const FEWEST_ITERATIONS: u32 = 5;
+
+/// Small messages that take too long by every cluster that explains the large ones.
+pub(super) struct Late<'a> {
+    /// The size that shows it: the middle one of those that are late.
+    pub row: &'a BenchRow,
+    pub took: Micros,
+    pub expected: Micros,
+    from: Bytes,
+    to: Bytes,
+}
+
+impl<'a> Late<'a> {
+    pub fn of(test: &'a Test<'a>, collective: Collective, hypotheses: &[Hypothesis]) -> Option<Self> {
+        let settings = &test.table.settings;
+        let is_warm = settings.warmup_iters != Some(0) && settings.iters.is_none_or(|many| many >= FEWEST_ITERATIONS);
+        let settled =
+            |one: &&Hypothesis| matches!(one.fit, Fit::Within | Fit::Between) || !test.curve.shows_bandwidth();
+        let plausible: Vec<&Hypothesis> = hypotheses.iter().filter(settled).collect();
+        let classes = CLASSES.into_iter().filter(|_| is_warm && !plausible.is_empty());
+        classes.take(if test.curve.shows_bandwidth() { 2 } else { 1 }).find_map(|(above, below)| {
+            let is_in = |row: &&&BenchRow| row.size > above && row.size < below && row.best_time().is_some();
+            let mut rows: Vec<&BenchRow> = test.curve.rows.iter().filter(is_in).copied().collect();
+            rows.sort_by_key(|row| row.size);
+            let each = plausible.iter().map(|one| late_by(test, collective, one, &rows)).collect::<Option<Vec<_>>>()?;
+            each.into_iter().min_by(|a, b| a.times().total_cmp(&b.times()))
+        })
+    }
+
+    /// How many times of what it should take.
+    fn times(&self) -> f64 {
+        self.took.0 / self.expected.0
+    }
+
+    /// `512 B takes 1145 µs, 30 times the 38 expected`.
+    pub fn words(&self) -> String {
+        let (times, Late { row, took, expected, .. }) = (self.times(), self);
+        format!("{} takes {:.0} µs, {times:.0} times the {:.0} expected", row.size, took.0, expected.0)
+    }
+
+    fn evidence(&self) -> Evidence {
+        Evidence::noted(self.row.source.clone(), format!("{:.0} µs expected", self.expected.0))
+    }
+}
+
+/// What is late if a cluster is the one, beyond what it lacks in bandwidth.
+fn late_by<'a>(test: &Test, collective: Collective, one: &Hypothesis, rows: &[&'a BenchRow]) -> Option<Late<'a>> {
+    let sizes: Vec<Bytes> = rows.iter().map(|row| row.size).collect();
+    let predicted = predict_over(&one.congestion, &one.cluster, collective, &sizes).rows;
+    let times = |(row, predicted): (&&BenchRow, &PredictionRow)| Some(row.best_time()?.0 / predicted.time.0);
+    let each: Vec<f64> = rows.iter().zip(&predicted).filter_map(times).collect();
+    let lacks = if test.curve.shows_bandwidth() { one.reached.min(1.0) } else { 1.0 };
+    let many = median(each.clone()).filter(|many| each.len() >= FEWEST && many * lacks >= one.cluster.late())?;
+    let at = each.iter().position(|times| *times == many)?;
+    let (row, expected) = (*rows.get(at)?, predicted.get(at)?.time);
+    Some(Late { row, took: row.best_time()?, expected, from: *sizes.first()?, to: *sizes.last()? })
+}
+
+impl Prospect<'_> {
+    /// The finding that small messages take too long; none where a machine's own finding, which it then adds to, is the cause.
+    pub(super) fn high_latency(&self, case: &Case, findings: &mut [Finding]) -> Option<Finding> {
+        let late = self.late.as_ref()?;
+        let explains = |finding: &Finding| finding.code == Code::LatencyHigh && self.may_be_of(case, finding);
+        if let Some(cause) = findings.iter_mut().find(|finding| explains(finding)) {
+            cause.title = format!("{}: {}. {}", self.what(), late.words(), cause.title);
+            cause.evidence.push(late.evidence());
+            return None;
+        }
+        let over = |transport| self.cluster().nics.as_ref().is_some_and(|nics| nics.transport == transport);
+        let id = match network_in_use(case, self.test) {
+            _ if self.cluster().domains() < 2 => "latency.inside",
+            Some(Network::Socket) => "latency.sockets",
+            None if over(NetTransport::Tcp) => "latency.sockets",
+            Some(Network::Rdma | Network::Plugin) => "latency.rdma",
+            None => "latency.network",
+        };
+        let reached = match self.test.curve.shows_bandwidth() {
+            true => format!(", and large ones reach {:.0}% of the speed expected", 100.0 * self.chosen().reached),
+            false => String::new(),
+        };
+        let (what, said, how) = (self.what(), late.words(), self.words());
+        let words: [(&str, &dyn Display); 6] = [
+            ("what", &what),
+            ("said", &said),
+            ("from", &late.from),
+            ("to", &late.to),
+            ("how", &how),
+            ("reached", &reached),
+        ];
+        let mut finding = found(id, &words, vec![late.evidence()]);
+        if let Some(setting) = without_ll(case) {
+            finding.evidence.push(Evidence::noted(setting.source.clone(), "keeps small messages from LL"));
+            finding.remedy.insert(0, "Let NCCL choose the protocol, LL for small messages: `unset NCCL_PROTO`".into());
+        }
+        Some(finding)
+    }
+}
+
+/// NCCL_PROTO where it leaves LL out: a list of protocols, behind `^` of those that are not to be used.
+fn without_ll<'a>(case: &Case<'a>) -> Option<&'a EnvSetting> {
+    let setting = case.run.nccl.env_value("NCCL_PROTO")?;
+    let (value, excludes) = match setting.value.trim().strip_prefix('^') {
+        Some(rest) => (rest, true),
+        None => (setting.value.trim(), false),
+    };
+    let has_ll = value.split(',').any(|protocol| protocol.trim().eq_ignore_ascii_case("LL"));
+    (has_ll == excludes).then_some(setting)
+}
