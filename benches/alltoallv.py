@@ -5,8 +5,8 @@
 The CPU engine in the net lab. Links are slow enough that the network decides and not the machine, in both directions:
 what a host sends waits in the host, what it receives waits at the switch. With --port-buffer, a port of the switch
 holds less, and senders who meet there lose packets (incast). Each load of `bench alltoallv --load` runs in turn; what
-is predicted is that of a described cluster with NICs of the same rate and kernel sockets. Prints a table, and writes all
-samples to benches/results/alltoallv-DATE.json.
+is predicted is that of a described cluster with NICs of the same rate and kernel sockets. Prints a table, and writes
+all samples to benches/results/alltoallv-DATE.json.
 """
 
 from __future__ import annotations

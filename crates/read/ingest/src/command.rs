@@ -227,6 +227,13 @@ impl Reader {
         } else {
             // A program names the command that it starts: `cmd: mpirun -x …`.
             let labelled = |pair: &[Word]| pair[0].text.ends_with([':', ']', '=']) && is_started(&pair[1]);
+            // So does a field that holds it: `command = "mpirun -x …"`.
+            let field = rest.windows(2).find(|pair| pair[0].text.ends_with([':', '=']) && pair[1].quoted);
+            if let Some(line) = field.filter(|_| self.led_by == Leader::Nothing).and_then(|pair| read(&pair[1].text))
+                && line.acts.iter().any(|act| matches!(act, Act::Run(_)))
+            {
+                return acts.extend(line.acts);
+            }
             let label = rest.windows(2).position(labelled).filter(|_| self.led_by == Leader::Nothing);
             let Some(label) = label else { return };
             at + label + 1

@@ -2,7 +2,7 @@
 
 use super::area_report::AreaReport;
 use super::net::{self, SOCKET_INTERFACES};
-use super::rdma::{self, HCAS};
+use super::{ports::HCAS, rdma};
 use crate::case::Case;
 use crate::rules::environment;
 use busbw_model::node::TuningTableFile;

@@ -3,7 +3,6 @@
 //! Facts come from `busbw-probe` or from a file of them. What could not be had is skipped, with the reason.
 
 mod area_report;
-mod cards;
 mod clock;
 pub(crate) mod counters;
 mod cuda;

@@ -1,11 +1,12 @@
 //! Ports of RDMA devices: state, rate, MTU, GIDs, what keeps RoCE lossless.
 
 use super::area_report::AreaReport;
-use super::cards::Cards;
-use super::rdma::HCAS;
 use busbw_model::node::{Gid, GidKind, NetInterface, RdmaDevice, RdmaPort};
 use busbw_model::{Code, LinkLayer, NodeFacts};
 use busbw_predict::cluster::NicProduct;
+
+/// The variable that names devices.
+pub(super) const HCAS: &str = "NCCL_IB_HCA";
 
 /// The largest MTU of InfiniBand and RoCE.
 const LARGEST_MTU: u32 = 4096;
@@ -134,8 +135,8 @@ fn remedy_of_state(Port { device, port }: Port) -> String {
     }
 }
 
-/// Ports of one kind of card should be equally fast, and as fast as the slowest board of that card. Several Ethernet ports that agree
-/// on less may be of another network: no subnet manager makes all of RoCE alike.
+/// Ports of one kind of card should be equally fast, and as fast as the slowest board of that card. A few Ethernet ports that agree on
+/// less may be of another network: no subnet manager makes all of RoCE alike.
 fn rate(at: Port, cards: &Cards, report: &mut AreaReport) {
     let report = report.about(at.name());
     let Some(rate) = at.port.rate_gbps else { return report.skip("rate", "the driver does not tell") };
@@ -157,7 +158,8 @@ fn rate(at: Port, cards: &Cards, report: &mut AreaReport) {
     if rate >= best {
         return report.ok("rate", format!("{rate} Gbit/s"));
     }
-    if at.is_roce() && alike.iter().filter(|other| **other == rate).count() > 1 {
+    let as_fast = |as_fast: f64| alike.iter().filter(|other| **other == as_fast).count();
+    if at.is_roce() && (2..=as_fast(best)).contains(&as_fast(rate)) {
         return report.skip(
             "rate",
             format!("{rate} Gbit/s, where others have {best}: is it of another network, as for storage?"),
@@ -292,4 +294,65 @@ fn lossless(interface: &NetInterface) -> String {
     format!(
         "RoCE retransmits what the network drops. Trust DSCP, and enable flow control (PFC) for the class that is lossless on the switches, often 3: `sudo mlnx_qos -i {name} --trust dscp --pfc 0,0,0,1,0,0,0,0; export NCCL_IB_TC=106`"
     )
+}
+
+/// The ports of a node, and the card of each: mlx5 makes a device of every port.
+struct Cards<'a> {
+    ports: &'a [Port<'a>],
+    node: &'a NodeFacts,
+}
+
+impl<'a> Cards<'a> {
+    fn of(node: &'a NodeFacts, ports: &'a [Port<'a>]) -> Self {
+        Cards { ports, node }
+    }
+
+    /// Ports of a port's card, and how many of them are active.
+    fn card(&self, at: Port) -> (usize, usize) {
+        let of_card = || self.ports.iter().filter(|other| self.is_one_card(at, **other));
+        (of_card().count(), of_card().filter(|port| port.is_active()).count())
+    }
+
+    /// Whether two ports are of cards of one kind, with equally many ports.
+    fn are_equal(&self, one: Port, other: Port) -> bool {
+        one.is_like(other) && self.card(one).0 == self.card(other).0
+    }
+
+    /// Whether a port that is down may be left free: at most half of its card's ports are used, and no equal card uses more.
+    fn is_spare(&self, at: Port) -> bool {
+        let (ports, active) = self.card(at);
+        let uses_more = |other: &&Port| self.are_equal(at, **other) && self.card(**other).1 > active;
+        active > 0 && 2 * active <= ports && !self.ports.iter().any(|other| uses_more(&other))
+    }
+
+    /// What tells cards apart, the surest first: GUIDs, addresses on PCIe, names.
+    fn is_one_card(&self, one: Port, other: Port) -> bool {
+        let (a, b) = (one.device, other.device);
+        if a.name == b.name {
+            return true;
+        }
+        let guid = |guid: &Option<String>| guid.clone().filter(|guid| guid.contains(|c: char| c != '0'));
+        if let (Some(a), Some(b)) = (guid(&a.system_guid), guid(&b.system_guid)) {
+            return a == b;
+        }
+        if let (Some(a), Some(b)) = (&a.pci, &b.pci) {
+            let slot = |address: &str| address.rsplit_once('.').map(|(slot, _)| slot.to_string());
+            return slot(&a.address).is_some_and(|of_a| slot(&b.address) == Some(of_a));
+        }
+        without_function(name(one, self.node))
+            .is_some_and(|card| without_function(name(other, self.node)) == Some(card))
+    }
+}
+
+/// The interface of a port, else its device.
+fn name<'a>(port: Port<'a>, node: &'a NodeFacts) -> &'a str {
+    port.interface(node).map_or(&port.device.name, |interface| &interface.name)
+}
+
+/// `enp41s0` of `enp41s0f1np1`, `rocep1s0` of `rocep1s0f1`: how systemd names the functions of a card.
+fn without_function(name: &str) -> Option<&str> {
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    let name = name.rsplit_once("np").filter(|(_, port)| is_number(port)).map_or(name, |(name, _)| name);
+    let (card, function) = name.rsplit_once('f')?;
+    (is_number(function) && card.ends_with(|c: char| c.is_ascii_digit())).then_some(card)
 }

@@ -1,12 +1,10 @@
 //! RDMA devices: there, alike, chosen, and joined with GPU memory.
 
 use super::area_report::{AreaReport, listed};
-use super::ports;
+use super::ports::{self, HCAS};
 use busbw_model::node::{HcaList, Known, RdmaDevice};
 use busbw_model::{Code, LinkLayer, NodeFacts};
 
-/// The variable that names devices.
-pub(super) const HCAS: &str = "NCCL_IB_HCA";
 /// Kernels from this one on let NICs reach GPU memory by dma-buf (5.12; NCCL's documentation asks for it as well).
 const DMA_BUF_SINCE: (u32, u32) = (5, 12);
 
