@@ -76,6 +76,8 @@ pub(super) fn tell(prospects: &[Prospect], findings: &mut Vec<Finding>) {
                     if let Some(set) = sets.iter().find(|set| begins(finding, set)) {
                         finding.title = format!("{} {cost}: {with} with it, {without} without", set.words());
                         finding.evidence.extend(prospect.evidence());
+                        // It does not explain the run without.
+                        finding.if_slow = false;
                     }
                 }
             }

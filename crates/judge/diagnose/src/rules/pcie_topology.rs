@@ -75,8 +75,9 @@ fn apart_in(case: &Case, matrix: &TopoMatrix) -> Option<Finding> {
     let usual = PathType::NvLink(gpus.iter().flat_map(|gpu| paths(gpu, &gpus)).filter_map(|path| links(&path)).max()?);
     let (board, odd): (Vec<&str>, Vec<&str>) = gpus.iter().copied().partition(|gpu| paths(gpu, &gpus).contains(&usual));
     let is_joined = board.iter().all(|gpu| paths(gpu, &board).iter().all(|path| *path == usual));
-    // Bridges join two. Boards have 4, 8 or 16 GPUs: beside a whole one, another is no part of it, as the display card of a DGX Station.
-    let is_whole = board.len().is_power_of_two() && !gpus.len().is_power_of_two();
+    // Bridges join two. Boards have 4, 8 or 16 GPUs: beside a whole one, another without NVLink is no part of it, as the display card of a DGX Station.
+    let is_alone = |gpu: &&str| paths(gpu, &gpus).iter().all(|path| links(path).is_none());
+    let is_whole = board.len().is_power_of_two() && !gpus.len().is_power_of_two() && odd.iter().all(is_alone);
     if board.len() < 3 || board.len() <= odd.len() || !is_joined || is_whole {
         return None;
     }
