@@ -281,10 +281,10 @@ impl Program {
             let text = self.text(stream, text, offered, facts);
             facts.of_nobody(number, text);
         }
-        if wanted.variables {
-            if let Some(line) = command::read(&lossy).or_else(|| command::read(body)) {
-                facts.of_nobody(number, Fact::Shell(Box::new(CommandLine { line, text: kept(plain) })));
-            }
+        if wanted.variables
+            && let Some(line) = command::read(&lossy).or_else(|| command::read(body))
+        {
+            facts.of_nobody(number, Fact::Shell(Box::new(CommandLine { line, text: kept(plain) })));
         }
     }
 

@@ -77,7 +77,7 @@ pub(super) fn check(node: &NodeFacts, report: &mut AreaReport) {
 
 /// A port that is down fails the node when others of its kind carry traffic or when none does. The second port of a card is often left
 /// free: it is odd where equal cards use theirs, or a variable names it. One that is switched off or has no cable (`Disabled`) is odd
-/// only among many that carry traffic.
+/// only among many that carry traffic, of cards with one port sooner.
 fn state(at: Port, node: &NodeFacts, cards: &Cards, report: &mut AreaReport) {
     const ITEM: &str = "port state";
     let all = cards.ports;
@@ -100,7 +100,8 @@ fn state(at: Port, node: &NodeFacts, cards: &Cards, report: &mut AreaReport) {
     let (active, down): (Vec<Port>, Vec<Port>) = all.iter().partition(|other| other.is_active());
     let alike = |ports: &[Port]| ports.iter().filter(|other| other.is_like(at)).count();
     let is_off = at.port.physical_state.as_deref() == Some("Disabled");
-    let is_odd_one = alike(&active) > 3 * alike(&down);
+    let usual = if cards.card(at).0 > 1 { 3 } else { 2 };
+    let is_odd_one = alike(&active) > usual * alike(&down);
     let is_free = !active.is_empty() && !is_named(node, at) && (cards.is_spare(at) || is_off && !is_odd_one);
     if is_free {
         return report.skip(ITEM, format!("{detail}: is a cable meant to be in this port?"));
