@@ -97,7 +97,7 @@ fn a_port_is_judged_with_its_card_and_a_gpu_with_its_board() {
     use Code::{IbTransportError, NicRate, NvlinkFabric, VersionMismatch};
     let one_down = alone(&[(7, UP), (1, POLLING)]);
     let ib = Some(IbTransportError);
-    let inputs: [(&str, String, Option<Code>); 26] = [
+    let inputs: [(&str, String, Option<Code>); 27] = [
         (
             "second ports of cards without a cable",
             ibstat(&in_pairs(&[(1, UP), (1, POLLING), (1, UP), (1, POLLING)])),
@@ -107,7 +107,8 @@ fn a_port_is_judged_with_its_card_and_a_gpu_with_its_board() {
         ("cards of one port, half of them down", ibstat(&alone(&[(4, UP), (4, POLLING)])), ib),
         ("one of eight cards", ibstat(&one_down), ib),
         ("a machine without any port", ibstat(&alone(&[(2, POLLING)])), ib),
-        ("three of four with a cable", ibstat(&alone(&[(3, ROCE), (1, UNPLUGGED)])), None),
+        ("two of three with a cable", ibstat(&alone(&[(2, ROCE), (1, UNPLUGGED)])), None),
+        ("three of four cards of one port", ibstat(&alone(&[(3, ROCE), (1, UNPLUGGED)])), ib),
         ("one of eight without a cable", ibstat(&alone(&[(7, ROCE), (1, UNPLUGGED)])), ib),
         (
             "a storage card's second port",
