@@ -23,6 +23,7 @@ from statistics import median
 from typing import Any
 
 import origin
+from netlab import Netlab
 
 GOAL_ERROR = 0.15
 """Goal of the median deviation of the predicted time at the largest size: that of figures of DeepEP and UCCL."""
@@ -54,27 +55,18 @@ class Topology:
 TOPOLOGIES = (Topology(4, 1), Topology(2, 2))
 
 
-class Lab:
+class Lab(Netlab):
     """The net lab with a topology."""
 
     def __init__(self, topology: Topology, arguments: argparse.Namespace) -> None:
         """Bring it up."""
         self.topology, self.busbw, number = topology, arguments.busbw, arguments.netlab
-        self.environment = os.environ | {"NETLAB": str(number)}
-        self.netlab("up", str(topology.hosts))
+        super().__init__(number, topology.hosts)
         limit = ["root", "tbf", "rate", f"{RATE_GBPS * 1000:.0f}mbit", "burst", "64kb", "limit"]
         for host in range(1, topology.hosts + 1):
             self.netlab("exec", str(host), "tc", "qdisc", "replace", "dev", "eth0", *limit, "8mb")
             port = ["tc", "qdisc", "replace", "dev", f"nl{number}n0h{host}", *limit, arguments.port_buffer]
             subprocess.run(port, check=True)
-
-    def netlab(self, *words: str) -> str:
-        """Run the lab's program."""
-        program = origin.ROOT / "tests/lab/netlab"
-        done = subprocess.run([program, *words], env=self.environment, capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            sys.exit(f"netlab {' '.join(words)}: {done.returncode}: {done.stdout}{done.stderr}")
-        return done.stdout
 
     def measure(self, load: str, repeat: int, folder: Path) -> list[dict[str, Any]]:
         """Run a load; a result of each size and repetition, by the rank that takes longest."""

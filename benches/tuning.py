@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from statistics import median
 from typing import Any
 
 import origin
+from netlab import Netlab
 
 WITHIN = 1.02
 """How much slower than the best algorithm a choice may be."""
@@ -59,26 +59,17 @@ Times = dict[int, float]
 """Microseconds by size."""
 
 
-class Lab:
+class Lab(Netlab):
     """The net lab with a topology."""
 
     def __init__(self, topology: Topology, number: int, busbw: Path) -> None:
         """Bring it up."""
+        super().__init__(number, len(topology.rates))
         self.topology, self.busbw = topology, busbw
-        self.environment = os.environ | {"NETLAB": str(number)}
-        self.netlab("up", str(len(topology.rates)))
         for host, rate in enumerate(topology.rates, 1):
             # A small bucket: with the lab's own, a megabyte would pass at full speed.
             limit = ["tbf", "rate", rate, "burst", "64kb", "limit", "8mb"]
             self.netlab("exec", str(host), "tc", "qdisc", "replace", "dev", "eth0", "root", *limit)
-
-    def netlab(self, *words: str) -> str:
-        """Run the lab's program."""
-        program = origin.ROOT / "tests/lab/netlab"
-        done = subprocess.run([program, *words], env=self.environment, capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            sys.exit(f"netlab {' '.join(words)}: {done.returncode}: {done.stdout}{done.stderr}")
-        return done.stdout
 
     def mpirun(self, sizes: tuple[str, str, str], variables: dict[str, str]) -> list[str]:
         """Build the command of a benchmark."""

@@ -1,7 +1,7 @@
 //! Ports of RDMA devices: state, rate, MTU, GIDs, what keeps RoCE lossless.
 
 use super::area_report::AreaReport;
-use busbw_model::node::{Gid, GidKind, NetInterface, RdmaDevice, RdmaPort};
+use busbw_model::node::{Gid, GidKind, HcaList, NetInterface, RdmaDevice, RdmaPort};
 use busbw_model::{Code, LinkLayer, NodeFacts};
 use busbw_predict::cluster::NicProduct;
 
@@ -13,9 +13,9 @@ const LARGEST_MTU: u32 = 4096;
 
 /// A port and its device.
 #[derive(Clone, Copy)]
-pub(super) struct Port<'a> {
-    pub device: &'a RdmaDevice,
-    pub port: &'a RdmaPort,
+struct Port<'a> {
+    device: &'a RdmaDevice,
+    port: &'a RdmaPort,
 }
 
 impl Port<'_> {
@@ -24,7 +24,7 @@ impl Port<'_> {
         format!("{}/{}", self.device.name, self.port.port)
     }
 
-    pub fn is_active(self) -> bool {
+    fn is_active(self) -> bool {
         self.port.state == "ACTIVE"
     }
 
@@ -38,13 +38,13 @@ impl Port<'_> {
     }
 
     /// Cards of one type may be of different boards, and serve different networks: compute on InfiniBand, storage on Ethernet.
-    pub fn is_like(self, other: Port) -> bool {
+    fn is_like(self, other: Port) -> bool {
         let (device, others) = (self.device, other.device);
         let is_other_board = device.board.is_some() && others.board.is_some() && device.board != others.board;
         device.hca_type == others.hca_type && !is_other_board && self.port.link_layer == other.port.link_layer
     }
 
-    pub fn interface(self, node: &NodeFacts) -> Option<&NetInterface> {
+    fn interface(self, node: &NodeFacts) -> Option<&NetInterface> {
         let is_its = |interface: &&NetInterface| {
             Some(interface.name.as_str()) == self.port.interface() || interface.rdma == Some(self.name())
         };
@@ -114,9 +114,8 @@ fn state(at: Port, node: &NodeFacts, cards: &Cards, report: &mut AreaReport) {
 
 /// Whether NCCL_IB_HCA names the device in full, so that NCCL is meant to use it.
 fn is_named(node: &NodeFacts, at: Port) -> bool {
-    let list = node.environment.get(HCAS).filter(|list| !list.starts_with('^'));
-    let mut names = list.into_iter().flat_map(|list| list.trim_start_matches('=').split(','));
-    names.any(|name| name.split(':').next() == Some(at.device.name.as_str()))
+    let list = node.environment.get(HCAS).map(|value| HcaList::parse(value));
+    list.is_some_and(|list| !list.excludes && list.names.iter().any(|(name, _)| *name == at.device.name))
 }
 
 fn remedy_of_state(Port { device, port }: Port) -> String {
