@@ -110,7 +110,8 @@ impl Observer for Looking<'_> {
         self.shared.interrupted.load(Ordering::Relaxed)
     }
 
-    fn trouble(&mut self) {
+    fn trouble(&mut self) -> bool {
         self.shared.kill.store(self.kill, Ordering::Relaxed);
+        self.kill
     }
 }

@@ -4,7 +4,7 @@ use crate::border::{Failure, Result};
 use crate::log;
 use crate::messages::{self, Event};
 use busbw_transport::tcp::{GroupedRoom, Listener, MOST_REQUESTS, RecvComm, SendComm};
-use busbw_transport::{Receiver, Request, Sender};
+use busbw_transport::{Request, Sender};
 use std::ffi::{c_int, c_void};
 use std::ptr;
 use std::sync::{Mutex, PoisonError};
@@ -133,7 +133,10 @@ impl Connection {
         let done = match &mut self.end {
             End::Send(sender) => sender.test(request).map(|size| size.map(|size| [size].into_iter().for_each(each))),
             End::Receive(receiver) => {
-                receiver.test(request).map(|size| size.map(|_| receiver.sizes(request, messages).for_each(each)))
+                // NCCL gives the core away after a pass in vain, which takes long on a crowded one.
+                receiver
+                    .test_or_rest(request)
+                    .map(|size| size.map(|_| receiver.sizes(request, messages).for_each(each)))
             }
         };
         let done = done.map_err(|error| self.fail(error))?.is_some();

@@ -48,8 +48,10 @@ pub trait Observer {
     /// Whether somebody ended it on purpose.
     fn interrupted(&self) -> bool;
 
-    /// Somebody was named.
-    fn trouble(&mut self) {}
+    /// Somebody was named; whether the job is ended for it.
+    fn trouble(&mut self) -> bool {
+        false
+    }
 
     /// Tells a line.
     fn say(&mut self, line: &str) {
@@ -65,6 +67,8 @@ pub struct Session<'a> {
     tracker: Tracker,
     ends: Ends,
     told: Option<Told>,
+    /// The job is being ended by this session: what its ranks do now is no news.
+    ending: bool,
     sources: Vec<WatchSource>,
     stragglers: Option<Stragglers<'a>>,
 }
@@ -88,6 +92,7 @@ impl<'a> Session<'a> {
             tracker,
             ends: Ends::default(),
             told: None,
+            ending: false,
             sources: Vec::new(),
             stragglers: None,
         }
@@ -156,6 +161,9 @@ impl<'a> Session<'a> {
 
     /// Tells trouble that is new, and takes back what has passed.
     fn look(&mut self, observer: &mut dyn Observer, judge: Judge) {
+        if self.ending {
+            return;
+        }
         let trouble = self.tracker.trouble();
         match (&self.told, trouble) {
             // What follows from a standstill or a stopped rank does not replace what was seen in it.
@@ -165,7 +173,7 @@ impl<'a> Session<'a> {
                 let facts = self.facts();
                 let line = say_answer(observer, &judge(self.folder.path()), "");
                 self.told = Some(Told { trouble, at_us: facts.time_us, facts, line });
-                observer.trouble();
+                self.ending = observer.trouble();
             }
             (Some(told), None) if told.trouble != Trouble::Ended && self.tracker.running().next().is_some() => {
                 let lasted = told.facts.stall.map_or(told.at_us, |stall| stall.since_us);

@@ -23,6 +23,7 @@ mod receive;
 mod receive_control;
 mod receive_lane;
 mod requests;
+mod rest;
 mod rooms;
 mod send;
 mod send_lane;

@@ -1,15 +1,18 @@
 //! The receiving end of a connection: small messages from the control socket, long ones as chunks from the data sockets.
 
 use super::failure::Failure;
+use super::helpers::Lane;
 use super::receive_control::{Control, Step};
 use super::receive_lane::ReceiveLane;
 use super::requests::Requests;
+use super::rest::{self, Entered};
 use super::rooms::{GroupedRoom, ReceiveShared, check_group};
 use super::send::Parts;
 use super::workers::Workers;
 use super::{MOST_REQUESTS, deal};
 use crate::transport::{Receiver, Request};
 use crate::{Cancellation, Result};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -23,6 +26,7 @@ pub struct RecvComm {
     long_under_way: usize,
     /// Calls in a row in which nothing came.
     idle: u32,
+    entered: Entered,
     /// Who moves the data sockets.
     workers: Workers<ReceiveLane>,
     data_sockets: usize,
@@ -51,6 +55,7 @@ impl RecvComm {
             requests: Requests::new(),
             long_under_way: 0,
             idle: 0,
+            entered: Entered::default(),
             workers,
             data_sockets,
             peer: parts.address.clone(),
@@ -108,6 +113,30 @@ impl RecvComm {
     pub fn sizes(&self, request: Request, rooms: usize) -> impl Iterator<Item = usize> {
         let first = (request.0 + 1).saturating_sub(rooms as u64);
         (first..=request.0).map(|number| self.requests.size(number).unwrap_or(0))
+    }
+
+    /// As [`Receiver::test`], but where others compute on this core it sleeps for a moment before it says no.
+    ///
+    /// For callers whom only sockets can give something to do.
+    ///
+    /// # Errors
+    /// As [`Receiver::test`].
+    pub fn test_or_rest(&mut self, request: Request) -> Result<Option<usize>> {
+        rest::asks();
+        match self.test(request)? {
+            None if self.rest() => self.test(request),
+            answer => Ok(answer),
+        }
+    }
+
+    /// Whether something happened meanwhile. What helper threads finish would not end the sleep.
+    fn rest(&mut self) -> bool {
+        if self.workers.have_helpers() && self.long_under_way > 0 {
+            return false;
+        }
+        let control: &dyn AsFd = self.control.socket();
+        let lane = self.workers.own().map(|lane| -> &dyn AsFd { lane.epoll() });
+        rest::until_ready(&mut self.entered, [Some(control), lane].into_iter().flatten())
     }
 
     /// Moves what can be moved.

@@ -60,6 +60,11 @@ impl Control {
         self.ended
     }
 
+    /// Where it comes from.
+    pub fn socket(&self) -> &OwnedFd {
+        &self.fd
+    }
+
     /// Whether the next step needs the socket.
     pub fn reads_next(&self) -> bool {
         self.landing.is_some() || self.to - self.from < InlineHeader::SIZE

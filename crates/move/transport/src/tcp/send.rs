@@ -4,6 +4,7 @@ use super::failure::{Failure, FirstFailure};
 use super::growth::Growth;
 use super::liveness::{Silence, Watch};
 use super::requests::Requests;
+use super::rest;
 use super::send_lane::SendLane;
 use super::socket;
 use super::wire::{ChunkHeader, InlineHeader};
@@ -252,6 +253,7 @@ impl SendComm {
         self.shared.failure.get().map_or(Ok(()), Err)?;
         if moved > 0 {
             self.cancel.advance();
+            rest::moved();
         }
         self.finish();
         Ok(())

@@ -3,7 +3,8 @@
 use super::failure::Failure;
 use crate::{Error, Result};
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::time::Duration;
 
 /// A part of a vectored send or receive.
 pub(super) fn part(data: *const u8, len: usize) -> libc::iovec {
@@ -126,10 +127,11 @@ impl Epoll {
     }
 
     /// Watches a descriptor for `events`, edge-triggered.
-    pub fn add(&self, fd: &OwnedFd, index: usize, events: i32) -> Result<()> {
+    pub fn add(&self, fd: &(impl AsFd + ?Sized), index: usize, events: i32) -> Result<()> {
         let mut event = libc::epoll_event { events: (events | libc::EPOLLET) as u32, u64: index as u64 };
         // SAFETY: both descriptors are open; the event is copied by the kernel.
-        let rc = unsafe { libc::epoll_ctl(self.0.as_raw_fd(), libc::EPOLL_CTL_ADD, fd.as_raw_fd(), &mut event) };
+        let rc =
+            unsafe { libc::epoll_ctl(self.0.as_raw_fd(), libc::EPOLL_CTL_ADD, fd.as_fd().as_raw_fd(), &mut event) };
         if rc == 0 { Ok(()) } else { Err(Error::last_os("watch a socket")) }
     }
 
@@ -148,6 +150,24 @@ impl Epoll {
         for event in events.iter().take(usize::try_from(n).unwrap_or(0)) {
             each(Ready { index: event.u64 as usize, events: event.events });
         }
+    }
+
+    /// Sleeps until there is a change, or for `most`; whether there was one. It is taken for seen.
+    pub fn sleep(&self, most: Duration) -> bool {
+        let wait = libc::timespec { tv_sec: 0, tv_nsec: most.subsec_nanos().into() };
+        let mut poll = libc::pollfd { fd: self.0.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        // SAFETY: one descriptor to look at, a time, and no mask of signals.
+        let changed = unsafe { libc::ppoll(&mut poll, 1, &wait, std::ptr::null()) } > 0;
+        if changed {
+            self.wait(0, drop);
+        }
+        changed
+    }
+}
+
+impl AsFd for Epoll {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
     }
 }
 

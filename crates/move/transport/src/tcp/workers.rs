@@ -30,6 +30,16 @@ impl<L: Lane> Workers<L> {
         (self.helpers.len() + usize::from(self.own.is_some())).max(1)
     }
 
+    /// The share of whoever calls `test`.
+    pub fn own(&self) -> Option<&L> {
+        self.own.as_ref()
+    }
+
+    /// Whether helper threads move some of it.
+    pub fn have_helpers(&self) -> bool {
+        self.helpers.len() > 0
+    }
+
     /// Tells the helpers that something was posted.
     pub fn wake(&self) {
         self.helpers.wake();
