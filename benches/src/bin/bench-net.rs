@@ -1,6 +1,6 @@
 //! `bench-net`: busbw's net plugin between two hosts of the lab, beside iperf3, bare sockets and other plugins.
 
-use busbw_benches::net::{NetError, Test, answer, ask, measure, table};
+use busbw_benches::net::{NetError, Test, Ways, answer, ask, measure, table};
 use busbw_benches::program::{self, FileError};
 use busbw_benches::results::{place, record};
 use clap::Parser;
@@ -38,6 +38,9 @@ struct Arguments {
     /// Ask in a bare ping-pong
     #[arg(long, hide = true)]
     ask: Option<String>,
+    /// The bare ping-pong has a connection each way
+    #[arg(long, hide = true)]
+    each_way: bool,
 }
 
 fn main() -> ExitCode {
@@ -45,11 +48,12 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: &Arguments) -> Result<(), NetError> {
+    let ways = Ways::each(arguments.each_way);
     if let Some(address) = &arguments.answer {
-        return Ok(answer(address).map_err(FileError::at(Path::new(address)))?);
+        return Ok(answer(address, ways).map_err(FileError::at(Path::new(address)))?);
     }
     if let Some(address) = &arguments.ask {
-        println!("{}", ask(address).map_err(FileError::at(Path::new(address)))?);
+        println!("{}", ask(address, ways).map_err(FileError::at(Path::new(address)))?);
         return Ok(());
     }
     let whole = |path: &Path| std::path::absolute(path).map_err(FileError::at(path));

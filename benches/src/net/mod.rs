@@ -3,7 +3,7 @@
 mod ping;
 mod report;
 
-pub use ping::{answer, ask};
+pub use ping::{Ways, answer, ask};
 pub use report::table;
 
 use crate::busy::Busy;
@@ -123,11 +123,14 @@ struct Measured {
     plugins: Vec<Plugin>,
     /// Half a round trip of 8 bytes over bare sockets, µs, a value per round.
     bare_latency_us: Vec<f64>,
+    /// The same with a connection each way, as NCCL's interface has them.
+    each_way_latency_us: Vec<f64>,
     /// What busbw's plugin is held against over rounds: the peer's name, and the ratio.
     peer: String,
     ratio: Option<Spread>,
     goal_met: bool,
     latency_ratio: Option<Spread>,
+    each_way_latency_ratio: Option<Spread>,
     latency_goal_met: bool,
 }
 
@@ -196,6 +199,7 @@ struct Rounds {
     iperf3: Vec<(u32, Vec<f64>)>,
     plugins: Vec<Plugin>,
     bare_latency_us: Vec<f64>,
+    each_way_latency_us: Vec<f64>,
 }
 
 impl Rounds {
@@ -216,7 +220,8 @@ impl Rounds {
             }
             self.plugins[at].add(found)?;
         }
-        self.bare_latency_us.push(bare_latency(lab, test)?);
+        self.bare_latency_us.push(bare_latency(lab, test, Ways::One)?);
+        self.each_way_latency_us.push(bare_latency(lab, test, Ways::Each)?);
         Ok(())
     }
 
@@ -225,7 +230,8 @@ impl Rounds {
         let (peer, theirs, goal) = self.peer(network.goal);
         let ratio = Spread::of(ours.iter().zip(&theirs).map(|(ours, theirs)| ours / theirs));
         let latencies = self.plugins.first().map(|plugin| plugin.latency_us.clone()).unwrap_or_default();
-        let latency_ratio = Spread::of(latencies.iter().zip(&self.bare_latency_us).map(|(ours, bare)| ours / bare));
+        let beside = |bare: &[f64]| Spread::of(latencies.iter().zip(bare).map(|(ours, bare)| ours / bare));
+        let latency_ratio = beside(&self.bare_latency_us);
         Measured {
             network,
             load_before,
@@ -235,9 +241,11 @@ impl Rounds {
             peer,
             ratio,
             latency_ratio,
+            each_way_latency_ratio: beside(&self.each_way_latency_us),
             iperf3: self.iperf3,
             plugins: self.plugins,
             bare_latency_us: self.bare_latency_us,
+            each_way_latency_us: self.each_way_latency_us,
         }
     }
 
@@ -312,11 +320,15 @@ fn plugins(lab: &Lab, test: &Test) -> Result<Vec<Found>, NetError> {
     Ok(answer.plugins)
 }
 
-/// Half a round trip of 8 bytes over a bare non-blocking socket, µs.
-fn bare_latency(lab: &Lab, test: &Test) -> Result<f64, NetError> {
-    let mut server = lab.exec(2, &test.own);
+/// Half a round trip of 8 bytes over bare non-blocking sockets, µs.
+fn bare_latency(lab: &Lab, test: &Test, ways: Ways) -> Result<f64, NetError> {
+    let (mut server, mut asker) = (lab.exec(2, &test.own), lab.exec(1, &test.own));
+    if ways == Ways::Each {
+        server.arg("--each-way");
+        asker.arg("--each-way");
+    }
     let _server = Background::start(server.args(["--answer", &Lab::address(2)]), "the ping-pong")?;
-    let answer = json(lab.exec(1, &test.own).args(["--ask", &Lab::address(2)]), "the ping-pong")?;
+    let answer = json(asker.args(["--ask", &Lab::address(2)]), "the ping-pong")?;
     answer.as_f64().ok_or_else(|| NetError::Failed("the ping-pong gave no figure".into()))
 }
 

@@ -9,19 +9,36 @@ const BYTES: usize = 8;
 const WARM_UP: usize = 1_000;
 const ROUNDS: usize = 20_000;
 
+/// The connections of a ping-pong: each message goes by the first, each answer by the last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ways {
+    /// One, both ways: each answer carries TCP's acknowledgement.
+    One,
+    /// One each way, as NCCL's interface has them: the kernel acknowledges each second short message with a packet of its own.
+    Each,
+}
+
+impl Ways {
+    /// Of the flag that says so.
+    pub fn each(each: bool) -> Self {
+        if each { Ways::Each } else { Ways::One }
+    }
+}
+
 /// Answers until the asker leaves.
 ///
 /// # Errors
 /// The address cannot be listened on, or the connection fails.
-pub fn answer(address: &str) -> io::Result<()> {
-    serve(&TcpListener::bind((address, PORT))?)
+pub fn answer(address: &str, ways: Ways) -> io::Result<()> {
+    serve(&TcpListener::bind((address, PORT))?, ways)
 }
 
-fn serve(listener: &TcpListener) -> io::Result<()> {
-    let mut stream = prepared(listener.accept()?.0)?;
+fn serve(listener: &TcpListener, ways: Ways) -> io::Result<()> {
+    let mut there = prepared(listener.accept()?.0)?;
+    let mut back = if ways == Ways::Each { prepared(listener.accept()?.0)? } else { there.try_clone()? };
     let mut message = [0; BYTES];
-    while receive(&mut stream, &mut message)? {
-        send(&mut stream, &message)?;
+    while receive(&mut there, &mut message)? {
+        send(&mut back, &message)?;
     }
     Ok(())
 }
@@ -30,18 +47,20 @@ fn serve(listener: &TcpListener) -> io::Result<()> {
 ///
 /// # Errors
 /// Nobody answers.
-pub fn ask(address: &str) -> io::Result<f64> {
-    time(connect(address)?)
+pub fn ask(address: &str, ways: Ways) -> io::Result<f64> {
+    let there = connect(address)?;
+    let back = if ways == Ways::Each { connect(address)? } else { there.try_clone()? };
+    time(there, back)
 }
 
-fn time(stream: TcpStream) -> io::Result<f64> {
-    let mut stream = prepared(stream)?;
+fn time(there: TcpStream, back: TcpStream) -> io::Result<f64> {
+    let (mut there, mut back) = (prepared(there)?, prepared(back)?);
     let mut message = [1; BYTES];
     let mut halves = Vec::with_capacity(ROUNDS);
     for round in 0..WARM_UP + ROUNDS {
         let began = Instant::now();
-        send(&mut stream, &message)?;
-        if !receive(&mut stream, &mut message)? {
+        send(&mut there, &message)?;
+        if !receive(&mut back, &mut message)? {
             return Err(ErrorKind::UnexpectedEof.into());
         }
         if round >= WARM_UP {
@@ -103,11 +122,16 @@ mod tests {
 
     #[test]
     fn a_round_trip_takes_time() {
-        let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
-        let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let server = std::thread::spawn(move || serve(&listener));
-        let half = time(stream).unwrap();
-        server.join().unwrap().unwrap();
-        assert!(half > 0.0);
+        for ways in [Ways::One, Ways::Each] {
+            let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+            let address = listener.local_addr().unwrap();
+            let server = std::thread::spawn(move || serve(&listener, ways));
+            let there = TcpStream::connect(address).unwrap();
+            let back =
+                if ways == Ways::Each { TcpStream::connect(address).unwrap() } else { there.try_clone().unwrap() };
+            let half = time(there, back).unwrap();
+            server.join().unwrap().unwrap();
+            assert!(half > 0.0);
+        }
     }
 }

@@ -38,18 +38,20 @@ fn network(out: &mut String, measured: &Measured) {
         );
     }
     let _ = writeln!(out, "| bare sockets | | {} | | |", spread(&measured.bare_latency_us, 1));
+    let _ = writeln!(out, "| bare sockets, one each way | | {} | | |", spread(&measured.each_way_latency_us, 1));
     let met = |met: bool| if met { "met" } else { "missed" };
     let ratio = |ratio: Option<Spread>| {
         ratio.map_or("none".into(), |s| format!("{:.2} ({:.2} to {:.2})", s.median, s.min, s.max))
     };
     let _ = writeln!(
         out,
-        "\nBandwidth over {}: {}, goal {}. Latency over bare sockets: {}, goal {LATENCY_GOAL}: {}.",
+        "\nBandwidth over {}: {}, goal {}. Latency over bare sockets: {}, goal {LATENCY_GOAL}: {}; over one each way: {}.",
         measured.peer,
         ratio(measured.ratio),
         met(measured.goal_met),
         ratio(measured.latency_ratio),
-        met(measured.latency_goal_met)
+        met(measured.latency_goal_met),
+        ratio(measured.each_way_latency_ratio)
     );
 }
 
