@@ -7,7 +7,7 @@ use crate::clean::without_escapes;
 use crate::cursor::lossy;
 use crate::launcher::peel;
 use crate::logger;
-use aho_corasick::AhoCorasick;
+use aho_corasick::{AhoCorasick, MatchKind};
 use memchr::{memchr, memrchr};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::LazyLock;
@@ -36,7 +36,9 @@ const NCCL: &str = "] NCCL INFO ";
 /// What no program's own logger writes: the frames of a traceback, each in a line with a prefix, NCCL's lines, the head of a table.
 const OF_OTHERS: [&str; 4] = [TRACEBACK, NCCL, "# nThread ", "# Using devices"];
 
-static STARTS: LazyLock<Option<AhoCorasick>> = LazyLock::new(|| AhoCorasick::new(BEGINNINGS).ok());
+/// Leftmost: only so does the search skip with vector instructions, and every block is searched whole.
+static STARTS: LazyLock<Option<AhoCorasick>> =
+    LazyLock::new(|| AhoCorasick::builder().match_kind(MatchKind::LeftmostFirst).build(BEGINNINGS).ok());
 
 /// Beginnings that are tried in a block: the first shows it, unless somebody quotes it.
 const MOST_TRIED: usize = 4;
