@@ -97,6 +97,8 @@ pub struct BenchSettings {
     pub validation: Option<bool>,
     /// Launches of a CUDA graph (`graph`), 0 when not used.
     pub graph: Option<u32>,
+    /// The time column holds the CPU time of the calls (`-C`).
+    pub cpu_time: bool,
     /// `# Host memory: …`, which busbw measures before ranks on cores begin.
     pub memory: Option<HostMemory>,
 }
@@ -204,6 +206,15 @@ pub enum Contradiction {
         /// algbw times the factor.
         follows: GBps,
     },
+    /// A size takes less time than a smaller one, by more than any shape of a curve explains.
+    Time {
+        /// As printed.
+        printed: Micros,
+        /// The smaller size.
+        smaller: Bytes,
+        /// Its time.
+        took: Micros,
+    },
 }
 
 impl std::fmt::Display for Contradiction {
@@ -214,6 +225,9 @@ impl std::fmt::Display for Contradiction {
             }
             Contradiction::Busbw { printed, follows } => {
                 write!(f, "busbw is {printed}, but follows from algbw as {follows}")
+            }
+            Contradiction::Time { printed, smaller, took } => {
+                write!(f, "it takes {:.0} µs, and {smaller} takes {:.0}", printed.0, took.0)
             }
         }
     }
@@ -330,6 +344,40 @@ impl BenchTable {
         (!halves.is_empty()).then(|| GBps(halves.iter().sum::<f64>() / halves.len() as f64))
     }
 
+    /// The printed average and what the rows make it, where both cannot be right: each size that the settings announce counts, and somebody may
+    /// have left out rows.
+    pub fn average_beside(&self) -> Option<(GBps, GBps)> {
+        const ROUNDED: f64 = 0.05;
+        let (printed, mean) = (self.printed_avg_busbw?, self.mean_busbw()?);
+        let announced = self.announced()?;
+        let least = mean.0 * self.rows.len() as f64 / announced as f64;
+        let is_whole = self.rows.len() == announced;
+        let is_low = printed.0 < least * (1.0 - ROUNDED) - ROUNDED;
+        let is_high = is_whole && printed.0 > mean.0 * (1.0 + ROUNDED) + ROUNDED;
+        (self.rows.len() <= announced && (is_low || is_high))
+            .then_some((printed, if is_whole { mean } else { GBps(least) }))
+    }
+
+    /// How many sizes the settings announce.
+    fn announced(&self) -> Option<usize> {
+        let first = self.settings.min_bytes.filter(|first| first.0 > 0)?;
+        Some(self.announced_from(first).count()).filter(|count| *count > 1)
+    }
+
+    /// The sizes that the settings announce from one of them on.
+    fn announced_from(&self, first: Bytes) -> impl Iterator<Item = Bytes> {
+        const MOST: usize = 4096;
+        let BenchSettings { max_bytes, step_factor, step_bytes, .. } = self.settings;
+        let next = move |size: &u64| match (step_factor, step_bytes) {
+            (Some(factor), _) => size.checked_mul(factor),
+            (None, Some(Bytes(step))) => size.checked_add(step),
+            (None, None) => None,
+        };
+        let most = max_bytes.map_or(0, |most| most.0);
+        let sizes = std::iter::successors(Some(first.0), next).take_while(move |size| *size <= most);
+        sizes.take(MOST).map(Bytes)
+    }
+
     /// The printed average, else the computed one.
     pub fn avg_busbw(&self) -> Option<GBps> {
         self.printed_avg_busbw.or_else(|| self.mean_busbw())
@@ -347,35 +395,47 @@ impl BenchTable {
         let whole = |collective: &Collective| !matches!(collective, Collective::HyperCube | Collective::AllToAllV);
         let Some(collective) = self.collective.filter(whole) else { return vec![None; self.rows.len()] };
         let factor = self.nranks.filter(|ranks| *ranks > 1).map(|ranks| collective.busbw_factor(ranks));
-        let busbw = |row: &BenchRow| factor.and_then(|factor| row.halves().find_map(|half| half.busbw_beside(factor)));
-        let against: Vec<_> = self.rows.iter().map(busbw).collect();
-        // Where most rows have another factor, it is the list of devices that is not whole. None has one above 2.
-        let is_known = against.iter().flatten().count() * 2 <= self.rows.len();
+        let beside = |half: &Measure| factor.and_then(|factor| half.busbw_beside(factor));
+        let busbw = |row: &BenchRow| row.halves().find_map(beside);
+        // Where most rows have another factor in all that they show, it is the list of devices that is not whole. None has one above 2.
+        let is_other =
+            |row: &&BenchRow| row.halves().next().is_some() && row.halves().all(|half| beside(half).is_some());
+        let is_known = self.rows.iter().filter(is_other).count() * 2 <= self.rows.len();
         let is_above = |one: &Contradiction| match (one, factor) {
             (Contradiction::Busbw { printed, follows }, Some(factor)) => {
                 printed.0 * factor > 2.0 * follows.0 * (1.0 + AGREES)
             }
             _ => false,
         };
-        let algbw = |row: &BenchRow| row.halves().find_map(|half| half.algbw_beside(row.size));
-        let both = self.rows.iter().zip(against);
-        both.map(|(row, busbw)| algbw(row).or(busbw.filter(|one| is_known || is_above(one)))).collect()
+        // With `-C` the column holds the time of the calls, and algbw is of the time that they took.
+        let by_time = |row: &BenchRow| {
+            row.halves().find_map(|half| half.algbw_beside(row.size)).or_else(|| self.time_beside(row))
+        };
+        let by_time = |row: &BenchRow| by_time(row).filter(|_| !self.settings.cpu_time);
+        let of = |row: &BenchRow| by_time(row).or_else(|| busbw(row).filter(|one| is_known || is_above(one)));
+        self.rows.iter().map(of).collect()
+    }
+
+    /// A row that is more than twice as fast as every other size of bandwidth, and took less time than a smaller one.
+    fn time_beside(&self, row: &BenchRow) -> Option<Contradiction> {
+        const LARGE: Bytes = Bytes(16 << 20);
+        const FEWEST: usize = 3;
+        let (printed, fastest) = (row.best_time()?, row.best_busbw()?);
+        let others = || self.rows.iter().filter(|other| other.size >= LARGE && other.size != row.size);
+        let is_apart = row.size >= LARGE
+            && others().count() >= FEWEST
+            && others().filter_map(BenchRow::best_busbw).all(|other| fastest.0 > 2.0 * other.0);
+        let slower =
+            others().filter(|other| other.size < row.size).filter_map(|other| Some((other.size, other.best_time()?)));
+        let (smaller, took) =
+            slower.filter(|(_, took)| is_apart && took.0 > printed.0).max_by_key(|(size, _)| *size)?;
+        Some(Contradiction::Time { printed, smaller, took })
     }
 
     /// The sizes behind the last row's that the settings announce: those of a run that did not get there.
     pub fn missing_sizes(&self) -> Vec<Bytes> {
-        const MOST: usize = 4096;
-        let BenchSettings { max_bytes: Some(Bytes(most)), step_factor, step_bytes, .. } = self.settings else {
-            return Vec::new();
-        };
         let Some(last) = self.rows.last() else { return Vec::new() };
-        let next = |size: &u64| match (step_factor, step_bytes) {
-            (Some(factor), _) => size.checked_mul(factor),
-            (None, Some(Bytes(step))) => size.checked_add(step),
-            (None, None) => None,
-        };
-        let sizes = std::iter::successors(next(&last.size.0), next).take_while(|size| *size <= most).take(MOST);
-        sizes.filter(|size| *size > last.size.0).map(Bytes).collect()
+        self.announced_from(last.size).filter(|size| *size > last.size).collect()
     }
 
     /// Host names of the device list, each once, in the order printed.

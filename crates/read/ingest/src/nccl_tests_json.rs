@@ -98,6 +98,7 @@ fn settings(root: &Value) -> BenchSettings {
         iters: unsigned(&config["iterations"]),
         validation: unsigned(&config["validation"]).map(|checks: u32| checks > 0),
         graph: unsigned(&config["graph"]),
+        cpu_time: root["results"][0]["out_of_place"].get("cpu_time").is_some(),
         memory: None,
     }
 }

@@ -15,6 +15,8 @@ use std::fmt::Display;
 const CLASSES: [(Bytes, Bytes); 2] = [(Bytes(0), Bytes((32 << 10) + 1)), (Bytes(32 << 10), BANDWIDTH_FROM)];
 /// Fewer sizes show nothing: one may be disturbed.
 const FEWEST: usize = 3;
+/// A size that takes so many times as long as a larger one is late, whatever the machine.
+const BESIDE_LARGER: f64 = 4.0;
 /// With fewer iterations what a first one sets up counts.
 const FEWEST_ITERATIONS: u32 = 5;
 
@@ -26,7 +28,19 @@ pub(super) struct Late<'a> {
     pub expected: Micros,
     from: Bytes,
     to: Bytes,
+    /// The first cluster with which it would not be late, where no size tells them apart.
+    pub as_with: Option<usize>,
 }
+
+/// The time of a row that is judged.
+type Time = fn(&BenchRow) -> Option<Micros>;
+
+/// The better half; and each alone, which both must be worse by the factor: they are measured in turns.
+const TIMES: [(Time, f64); 3] = [
+    (BenchRow::best_time, 1.0),
+    (|row| Some(row.out_of_place.as_ref()?.time), 2.0),
+    (|row| Some(row.in_place.as_ref()?.time), 2.0),
+];
 
 impl<'a> Late<'a> {
     pub fn of(test: &'a Test<'a>, collective: Collective, hypotheses: &[Hypothesis]) -> Option<Self> {
@@ -35,14 +49,39 @@ impl<'a> Late<'a> {
         let settled =
             |one: &&Hypothesis| matches!(one.fit, Fit::Within | Fit::Between) || !test.curve.shows_bandwidth();
         let plausible: Vec<&Hypothesis> = hypotheses.iter().filter(settled).collect();
-        let classes = CLASSES.into_iter().filter(|_| is_warm && !plausible.is_empty());
-        classes.take(if test.curve.shows_bandwidth() { 2 } else { 1 }).find_map(|(above, below)| {
-            let is_in = |row: &&&BenchRow| row.size > above && row.size < below && row.best_time().is_some();
+        if !is_warm || plausible.is_empty() {
+            return None;
+        }
+        let classes = CLASSES.into_iter().take(if test.curve.shows_bandwidth() { 2 } else { 1 });
+        let mut ways = classes.flat_map(|class| TIMES.iter().map(move |way| (class, *way)));
+        let late = ways.find_map(|((above, below), way)| {
+            let is_in = |row: &&&BenchRow| row.size > above && row.size < below && way.0(row).is_some();
             let mut rows: Vec<&BenchRow> = test.curve.rows.iter().filter(is_in).copied().collect();
             rows.sort_by_key(|row| row.size);
-            let each = plausible.iter().map(|one| late_by(test, collective, one, &rows)).collect::<Option<Vec<_>>>()?;
-            each.into_iter().min_by(|a, b| a.times().total_cmp(&b.times()))
-        })
+            let each: Vec<_> = plausible.iter().map(|one| late_by(test, collective, one, (&rows, way))).collect();
+            let as_with = each.iter().position(Option::is_none);
+            if as_with.is_none() {
+                return each.into_iter().flatten().min_by(|a, b| a.times().total_cmp(&b.times()));
+            }
+            // Sizes of bandwidth would tell which of them it is.
+            let first = each.into_iter().next().flatten().filter(|_| !test.curve.shows_bandwidth())?;
+            Some(Late { as_with, ..first })
+        });
+        late.or_else(|| Late::beside_larger(test))
+    }
+
+    /// What sizes show that take several times as long as larger ones.
+    fn beside_larger(test: &'a Test<'a>) -> Option<Self> {
+        let mut rows: Vec<(&BenchRow, Micros)> =
+            test.curve.rows.iter().filter_map(|row| Some((*row, row.best_time()?))).collect();
+        rows.sort_by_key(|(row, _)| row.size);
+        let least = |from: usize| rows[from..].iter().map(|(_, time)| time.0).fold(f64::INFINITY, f64::min);
+        let late = rows.iter().enumerate().map(|(at, (row, took))| (*row, *took, Micros(least(at + 1))));
+        let mut late: Vec<_> = late.filter(|(_, took, least)| took.0 > BESIDE_LARGER * least.0).collect();
+        let (from, to) = (late.first()?.0.size, late.last()?.0.size);
+        late.sort_by(|(_, a, by_a), (_, b, by_b)| (a.0 / by_a.0).total_cmp(&(b.0 / by_b.0)));
+        let (row, took, expected) = *late.get(late.len() / 2).filter(|_| late.len() >= FEWEST)?;
+        Some(Late { row, took, expected, from, to, as_with: None })
     }
 
     /// How many times of what it should take.
@@ -62,16 +101,22 @@ impl<'a> Late<'a> {
 }
 
 /// What is late if a cluster is the one, beyond what it lacks in bandwidth.
-fn late_by<'a>(test: &Test, collective: Collective, one: &Hypothesis, rows: &[&'a BenchRow]) -> Option<Late<'a>> {
+fn late_by<'a>(
+    test: &Test,
+    collective: Collective,
+    one: &Hypothesis,
+    (rows, (time, factor)): (&[&'a BenchRow], (Time, f64)),
+) -> Option<Late<'a>> {
     let sizes: Vec<Bytes> = rows.iter().map(|row| row.size).collect();
     let predicted = predict_over(&one.congestion, &one.cluster, collective, &sizes).rows;
-    let times = |(row, predicted): (&&BenchRow, &PredictionRow)| Some(row.best_time()?.0 / predicted.time.0);
+    let times = |(row, predicted): (&&BenchRow, &PredictionRow)| Some(time(row)?.0 / predicted.time.0);
     let each: Vec<f64> = rows.iter().zip(&predicted).filter_map(times).collect();
     let lacks = if test.curve.shows_bandwidth() { one.reached.min(1.0) } else { 1.0 };
-    let many = median(each.clone()).filter(|many| each.len() >= FEWEST && many * lacks >= one.cluster.late())?;
+    let many =
+        median(each.clone()).filter(|many| each.len() >= FEWEST && many * lacks >= factor * one.cluster.late())?;
     let at = each.iter().position(|times| *times == many)?;
     let (row, expected) = (*rows.get(at)?, predicted.get(at)?.time);
-    Some(Late { row, took: row.best_time()?, expected, from: *sizes.first()?, to: *sizes.last()? })
+    Some(Late { row, took: time(row)?, expected, from: *sizes.first()?, to: *sizes.last()?, as_with: None })
 }
 
 impl Prospect<'_> {

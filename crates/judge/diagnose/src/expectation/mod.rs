@@ -44,6 +44,8 @@ pub(crate) struct Prospect<'a> {
     late: Option<Late<'a>>,
     /// The variables of its run that hold a machine back.
     sets: Vec<Set>,
+    /// What these allow, where the run is far below that as well.
+    allowed: Option<GBps>,
     trial: Option<Trial>,
 }
 
@@ -80,6 +82,9 @@ fn prospect<'a>(case: &Case, test: &'a Test<'a>, given: &UserFacts, known: &mut 
     let is_held = !free.is_empty() && free.iter().all(|one| one.fit == Fit::Below);
     let sets = trial::sets(case, test);
     let trial = Trial::refuted(&sets, &hypotheses, &free);
+    let is_below = is_held && hypotheses.iter().all(|one| one.fit == Fit::Below);
+    let allowed =
+        hypotheses.iter().map(|one| one.largest.busbw).min_by(|a, b| a.0.total_cmp(&b.0)).filter(|_| is_below);
     // Where a smaller machine would explain it as well, that is open.
     let may_be_held = !on_sockets && free.iter().any(|one| one.fit == Fit::Below);
     if is_held || may_be_held || trial.is_some() {
@@ -101,6 +106,7 @@ fn prospect<'a>(case: &Case, test: &'a Test<'a>, given: &UserFacts, known: &mut 
         chosen,
         late,
         sets,
+        allowed,
         trial,
     })
 }
@@ -135,7 +141,8 @@ pub(crate) fn judged(case: &Case, prospects: &[Prospect], given: &UserFacts) -> 
             .or_else(|| cores::judged(case, test, given))
             .unwrap_or_else(|| question::unknown_test(test, given.cluster)),
     };
-    doubted.chain(tests.into_iter().chain(compared).map(of)).collect()
+    let inconsistent = case.run.tables.iter().filter_map(question::inconsistent);
+    doubted.chain(tests.into_iter().chain(compared).map(of)).chain(inconsistent).collect()
 }
 
 /// What each table should have shown.
@@ -164,7 +171,8 @@ pub(crate) fn judge(case: &Case, prospects: &[Prospect], findings: &mut Vec<Find
         told.extend(slow.into_iter().filter(|prospect| seen.insert(prospect.what())).map(Prospect::too_slow));
         told.extend(as_expected(&of_speed().collect::<Vec<_>>()));
     }
-    let late = prospects.iter().filter(|prospect| prospect.late.is_some() && !prospect.is_compared());
+    let is_late = |prospect: &&Prospect| prospect.late.as_ref().is_some_and(|late| late.as_with.is_none());
+    let late = prospects.iter().filter(|prospect| is_late(prospect) && !prospect.is_compared());
     for prospect in late.filter(|prospect| seen.insert(prospect.what())) {
         told.extend(prospect.high_latency(case, findings));
     }
@@ -216,7 +224,11 @@ fn extremes<'a, 'b>(members: &'b [&'b Prospect<'a>]) -> Vec<&'b Prospect<'a>> {
 impl Prospect<'_> {
     /// Whether large messages and small ones are as fast as they should be.
     pub fn outcome(&self) -> Judgement {
-        if self.late.is_some() && !self.is_compared() { Judgement::Failed } else { self.speed() }
+        match &self.late {
+            Some(late) if !self.is_compared() && late.as_with.is_some() => Judgement::Undecided,
+            Some(_) if !self.is_compared() => Judgement::Failed,
+            _ => self.speed(),
+        }
     }
 
     /// Below every cluster that fits is too slow, as all that could be are is as it should be, all else is open.
@@ -360,8 +372,9 @@ impl Prospect<'_> {
     fn blame(&self, case: &Case, findings: &mut [Finding]) {
         let suspect = suspects::most_alike(self.cluster(), self.collective, &self.ends(), self.test.comm);
         let suspect = suspect.map(|suspect| suspect.trouble.code);
+        let is_of_set = |finding: &Finding| self.is_held && self.sets.iter().any(|set| set.is_told_by(finding));
         let explains = |finding: &Finding| {
-            let is_note = finding.severity == Severity::Info && finding.if_slow;
+            let is_note = finding.severity == Severity::Info && (finding.if_slow || is_of_set(finding));
             is_note && self.may_be_of(case, finding) && (self.is_held || suspects::is_new(self.cluster(), finding.code))
         };
         let rank = |finding: &Finding| (!(self.is_held && is_choice(finding.code)), Some(finding.code) != suspect);
@@ -369,7 +382,12 @@ impl Prospect<'_> {
         let Some(note) = notes.min_by_key(|finding| rank(finding)) else { return };
         let Expected { busbw, .. } = self.expected();
         note.severity = Severity::Warning;
-        note.title = format!("{}: {} of {busbw} expected. {}", self.what(), self.test.curve.plateau, note.title);
+        let beside = match self.allowed {
+            Some(allowed) if is_of_set(note) => format!(", but allows {allowed}: something else is slow, too"),
+            _ => String::new(),
+        };
+        note.title =
+            format!("{}: {} of {busbw} expected. {}{beside}", self.what(), self.test.curve.plateau, note.title);
         note.evidence.extend(self.evidence());
         note.expected_gain = Some(self.gain(busbw));
     }

@@ -4,7 +4,7 @@ use super::judge::{Fit, Hypothesis};
 use super::{NEAR, Prospect, setting};
 use crate::case::Test;
 use crate::curve::{BANDWIDTH_FROM, Curve};
-use busbw_model::{BenchRow, BenchTable, Judged, Judgement, Measure, Subject, counted};
+use busbw_model::{BenchRow, BenchTable, Contradiction, Judged, Judgement, Measure, Subject, counted};
 use busbw_predict::Cluster;
 use busbw_predict::cluster::{GpuLinks, NetTransport};
 
@@ -15,6 +15,12 @@ pub(super) fn of(prospect: &Prospect) -> String {
     let others = |fit: Fit| prospect.hypotheses.iter().filter(move |one| one.fit == fit);
     let besides = |fit: Fit| others(fit).next().filter(|_| fits.fit == Fit::Within || fit == Fit::Below);
     let other = besides(Fit::Below).or_else(|| besides(Fit::Between));
+    if let Some(late) = &prospect.late
+        && let Some(other) = late.as_with.and_then(|at| prospect.hypotheses.get(at))
+    {
+        let (one, two, ask) = difference(&prospect.hypotheses[0].cluster, &other.cluster);
+        return format!("{}: {} of {one}, as {two} may take. {ask}", prospect.what(), late.words());
+    }
     let said = format!("{}: {plateau}", prospect.what());
     if let Some(fall) = &prospect.test.curve.fall {
         return format!(
@@ -139,9 +145,28 @@ pub(super) fn doubted(table: &BenchTable) -> Option<Judged> {
         }
         _ => return None,
     };
+    Some(was_edited(&how))
+}
+
+/// A table of which one figure cannot be right beside the others, each of which could be: what passes is not praised.
+pub(super) fn inconsistent(table: &BenchTable) -> Option<Judged> {
+    let times = || table.rows.iter().zip(table.contradictions()).filter_map(|(row, against)| Some((row, against?)));
+    let time = times().find(|(_, against)| matches!(against, Contradiction::Time { .. }));
+    let average = table.average_beside();
+    let how = match (time, average) {
+        (Some((row, against)), _) => format!("{} is too fast beside the others: {against}", row.size),
+        (None, Some((printed, follows))) => {
+            format!("The average is printed as {printed}, and the rows make it {follows}")
+        }
+        (None, None) => return None,
+    };
+    Some(was_edited(&how))
+}
+
+fn was_edited(how: &str) -> Judged {
     let question =
         format!("{how}. Was the output cut or edited? Run the test again, with `-n 20 -w 5`, and give all of it");
-    Some(open(&how, question))
+    open(how, question)
 }
 
 /// How many rows contradict themselves, where they are all that are large enough.

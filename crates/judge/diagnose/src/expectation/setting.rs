@@ -31,8 +31,15 @@ pub(super) fn unhindered(case: &Case, test: &Test, given: &UserFacts, on_sockets
     }
     let mut run = part(case.run, test);
     run.nccl.env.retain(|setting| !hindering.contains(&setting));
-    run.nccl.networks.clear();
-    run.communicators.iter_mut().for_each(|comm| comm.transports.clear());
+    if hindering.iter().any(|setting| setting.name == "NCCL_IB_HCA") {
+        // NCCL lists what the variable left.
+        run.nodes.iter_mut().for_each(|node| node.nics.clear());
+    }
+    // What the log shows of the network is as the variables made it.
+    if on_sockets || hindering.iter().any(|setting| !environment::CHOICES.contains(&setting.name.as_str())) {
+        run.nccl.networks.clear();
+        run.communicators.iter_mut().for_each(|comm| comm.transports.clear());
+    }
     let mut clusters = cluster::hypotheses(&run, &hints(test, given, ranks));
     set(&mut clusters, run.nccl.env.iter());
     clusters

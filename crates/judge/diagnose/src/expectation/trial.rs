@@ -28,6 +28,11 @@ impl Set {
     fn words(&self) -> String {
         format!("{}={}", self.name, self.value)
     }
+
+    /// Whether a finding is about it.
+    pub fn is_told_by(&self, finding: &Finding) -> bool {
+        finding.title.starts_with(&format!("{} ", self.words()))
+    }
 }
 
 /// The variables of a table's run that hold a machine back.
@@ -64,7 +69,6 @@ pub(super) fn compare(prospects: &mut [Prospect]) {
 
 /// Tells what variables cost in the notes about them, and takes away those of variables that no run had.
 pub(super) fn tell(prospects: &[Prospect], findings: &mut Vec<Finding>) {
-    let begins = |finding: &Finding, set: &Set| finding.title.starts_with(&format!("{} ", set.words()));
     for prospect in prospects {
         match &prospect.trial {
             Some(Trial::Compared(sets, without)) => {
@@ -73,7 +77,7 @@ pub(super) fn tell(prospects: &[Prospect], findings: &mut Vec<Finding>) {
                 let share = format!("costs {:.0}%", 100.0 * (1.0 - with.0 / without.0));
                 let cost = if is_dear { share.as_str() } else { "costs nothing" };
                 for finding in findings.iter_mut().filter(|finding| finding.severity == Severity::Info) {
-                    if let Some(set) = sets.iter().find(|set| begins(finding, set)) {
+                    if let Some(set) = sets.iter().find(|set| set.is_told_by(finding)) {
                         finding.title = format!("{} {cost}: {with} with it, {without} without", set.words());
                         finding.evidence.extend(prospect.evidence());
                         // It does not explain the run without.
@@ -83,7 +87,7 @@ pub(super) fn tell(prospects: &[Prospect], findings: &mut Vec<Finding>) {
             }
             Some(Trial::Refuted(sets)) => {
                 let is_held = |set: &Set| prospects.iter().any(|other| other.had(set));
-                findings.retain(|finding| !sets.iter().any(|set| begins(finding, set) && !is_held(set)));
+                findings.retain(|finding| !sets.iter().any(|set| set.is_told_by(finding) && !is_held(set)));
             }
             None => {}
         }

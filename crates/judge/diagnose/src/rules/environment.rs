@@ -30,10 +30,23 @@ pub fn rule(case: &Case) -> Vec<Finding> {
     findings
 }
 
-/// The settings that hold a machine back.
+/// Variables of what NCCL chooses by size, from the same links.
+pub const CHOICES: [&str; 2] = ["NCCL_ALGO", "NCCL_PROTO"];
+
+/// The settings that hold a machine back, or may: a choice that NCCL would make itself, and fewer NICs than such machines have GPUs for.
 pub fn hindering<'a>(case: &Case<'a>) -> impl Iterator<Item = &'a EnvSetting> {
-    let hurts = |setting: &&EnvSetting| overriding(case, setting).is_some_and(Setting::hurts);
-    case.run.nccl.env.iter().filter(hurts)
+    let hurts = |setting: &EnvSetting| {
+        overriding(case, setting).is_some_and(|known| known.hurts() || CHOICES.contains(&known.name.as_str()))
+    };
+    let takes_few = |setting: &EnvSetting| {
+        let gpus =
+            || case.run.tables.iter().filter_map(|table| table.nranks?.checked_div(table.hosts().len() as u32)).min();
+        let named = || HcaList::parse(&setting.value).devices();
+        setting.name == "NCCL_IB_HCA"
+            && nics(case, &setting.value).is_none()
+            && named().zip(gpus()).is_some_and(|(named, gpus)| 2 * named <= gpus as usize)
+    };
+    case.run.nccl.env.iter().filter(move |setting| hurts(setting) || takes_few(setting))
 }
 
 /// Sockets that a variable forces on machines of 8 GPUs, as connections show: no size was measured, but TCP carries a fraction

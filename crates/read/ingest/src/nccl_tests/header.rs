@@ -47,6 +47,8 @@ pub(super) struct Layout {
     pub redop: bool,
     /// Whether each row ends in a date and a time of day (`-S`, 2.17.6 and later).
     pub timestamp: bool,
+    /// Whether the times are the CPU's, of the calls (`-C`).
+    pub cpu_time: bool,
 }
 
 impl Layout {
@@ -56,13 +58,17 @@ impl Layout {
         if (names.next(), names.next(), names.next()) != (Some("size"), Some("count"), Some("type")) {
             return None;
         }
-        let mut layout = Layout { lead: Vec::new(), halves: Vec::new(), redop: false, timestamp: false };
-        for name in names {
+        let mut layout =
+            Layout { lead: Vec::new(), halves: Vec::new(), redop: false, timestamp: false, cpu_time: false };
+        for name in names.map(|name| quoted(name).unwrap_or(name)) {
             match (name, layout.halves.last_mut()) {
                 // `busbw predict` says in words, behind the numbers, what NCCL would choose and what limits it.
                 ("algorithm" | "protocol" | "bottleneck", Some(_)) => break,
                 ("timestamp", _) => layout.timestamp = true,
-                ("time" | "cputime", _) => layout.halves.push(vec![Column::Time]),
+                ("time" | "cputime", _) => {
+                    layout.cpu_time = name == "cputime";
+                    layout.halves.push(vec![Column::Time]);
+                }
                 ("redop", None) => layout.redop = true,
                 ("root", None) => layout.lead.push(Lead::Root),
                 (_, None) => layout.lead.push(Lead::Other),
@@ -90,13 +96,18 @@ impl Layout {
             half.extend([Column::IterMin, Column::IterMax, Column::IterP99, Column::IterCv]);
         }
         let lead = if root { vec![Lead::Root] } else { Vec::new() };
-        Some(Layout { lead, halves: vec![half; halves], redop: false, timestamp: false })
+        Some(Layout { lead, halves: vec![half; halves], redop: false, timestamp: false, cpu_time: false })
     }
 
     /// How many numbers (or `N/A`) a whole row has after its datatype and reduction.
     pub fn numbers(&self) -> usize {
         self.lead.len() + self.halves.iter().map(Vec::len).sum::<usize>()
     }
+}
+
+/// A last word behind which a quote ends, or a line of HTML: `0',`, `0<br>`, `0\n`.
+pub(super) fn quoted(word: &str) -> Option<&str> {
+    word.split_once(['<', '`', '\'', '"', ',', '\\']).map(|(cell, _)| cell)
 }
 
 fn column(name: &str) -> Column {

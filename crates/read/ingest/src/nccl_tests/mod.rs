@@ -339,7 +339,10 @@ impl Draft {
                 self.ranks.insert(device.rank);
                 table.devices.push(BenchDevice { source: SourceLine::new(line.place, line.text), ..device });
             }
-            Note::Header(layout) => self.layout = Some(layout),
+            Note::Header(layout) => {
+                table.settings.cpu_time = layout.cpu_time;
+                self.layout = Some(layout);
+            }
             Note::OutOfBounds { count, ok } => {
                 table.out_of_bounds = Some(OutOfBounds { count, ok, source: SourceLine::new(line.place, line.text) });
             }

@@ -134,7 +134,7 @@ pub(crate) fn nccl_version(code: u64) -> Option<String> {
 fn out_of_bounds(rest: &str) -> Option<Note> {
     let mut words = rest.trim_start().strip_prefix(':')?.split_ascii_whitespace();
     let count = words.next()?.parse().ok()?;
-    let ok = words.next().map_or(count == 0, |verdict| verdict == "OK");
+    let ok = words.next().map_or(count == 0, |verdict| verdict.starts_with("OK"));
     Some(Note::OutOfBounds { count, ok })
 }
 

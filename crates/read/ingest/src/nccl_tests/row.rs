@@ -1,6 +1,6 @@
 //! Rows of a table, put together from cells as they arrive: whole lines, or the pieces that NCCL's log lines left of them.
 
-use super::header::{Column, Layout, Lead};
+use super::header::{Column, Layout, Lead, quoted};
 use crate::TextLine;
 use busbw_model::{BenchRow, Bytes, Check, Datatype, GBps, IterationStats, Measure, Micros, RedOp, SourceLine};
 
@@ -225,6 +225,7 @@ fn read_cells(text: &str) -> (Vec<Cell>, bool) {
             Some(cell) => cells.push(cell),
             None => {
                 let torn = Cell::read_torn(word, cells.last().copied());
+                let torn = torn.or_else(|| Cell::read(quoted(word)?).filter(|_| cells.len() >= HALF_A_ROW));
                 cells.extend(torn);
                 return (cells, torn.is_some());
             }
@@ -232,6 +233,9 @@ fn read_cells(text: &str) -> (Vec<Cell>, bool) {
     }
     (cells, true)
 }
+
+/// Size, count, type, operation, root and one half: more cells no other line has.
+const HALF_A_ROW: usize = 9;
 
 /// A row of a table with a header.
 fn assemble(begun: &RowHead, cells: &[(Cell, usize)], layout: &Layout, source: &SourceLine) -> Option<BenchRow> {
