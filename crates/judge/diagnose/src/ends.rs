@@ -40,6 +40,8 @@ impl<'a> Ends<'a> {
                     beside.extend((refuters.may_be_last(end) || refuters.may_be_others(end)).then_some(end));
                     ends.earlier = ends.earlier.or(Some(end).filter(|end| is_of_earlier_run(end, refuters)));
                 }
+                // srun cancels a step itself after a task that was killed.
+                Ended::Interrupted(by) if by == "Slurm: cancelled" && ends.a_rank_fell_before(end.source.place) => {}
                 Ended::Interrupted(_) => ends.interrupted = ends.interrupted.or(Some(end)),
                 Ended::Exception { traceback: false, .. } if ends.timed_out_before(end.source.place) => {
                     ends.aftermath.push(end.source.place);
@@ -62,7 +64,8 @@ impl<'a> Ends<'a> {
         beside.retain(|end| !alone.iter().any(|alone| std::ptr::eq(*end, *alone)));
         let explains = |end: &&RankEnd| ends.failed_after(end.source.place);
         let (of_run, beside): (Vec<&RankEnd>, _) = beside.into_iter().partition(explains);
-        let is_open = |end: &&RankEnd| match end.command.is_some() || end.told_by != EndTeller::Job {
+        // A list without a name tells of an earlier run of the same container.
+        let is_open = |end: &&RankEnd| match end.command.is_some() || end.told_by == EndTeller::Runner {
             true => !refuters.ended_well_after(end.source.place),
             false => !refuters.ended_well(),
         };
@@ -89,6 +92,14 @@ impl<'a> Ends<'a> {
     /// Whether a watchdog reported a time-out before a place of its input.
     fn timed_out_before(&self, place: Place) -> bool {
         self.timeouts.iter().any(|timeout| is_after(place, timeout.source.place))
+    }
+
+    /// Whether a launcher reports ranks that failed before a place of its input.
+    fn a_rank_fell_before(&self, place: Place) -> bool {
+        let is_status = |how: &Ended| matches!(how, Ended::Exit(Some(_)));
+        let fell =
+            |end: &&&RankEnd| !end.ranks.is_empty() && (weight_of(end, false) <= Weight::Killed || is_status(&end.how));
+        self.standing.iter().filter(fell).any(|end| is_after(place, end.source.place))
     }
 
     /// Whether a failure is reported behind a place of its input.

@@ -1,7 +1,7 @@
 //! The last thing that an input says, where no rule knows it and it may report a failure: what was not understood is not praised.
 
 use crate::case::Case;
-use crate::lines::Line;
+use crate::lines::{Line, is_event};
 use crate::words::KNOWN;
 use busbw_model::{Ended, Judged, Judgement, LogLevel, Place, Speaker, Statement, Subject};
 
@@ -115,13 +115,6 @@ fn is_failure(text: &str) -> bool {
     let Some((level, said)) = text.split_once(": ") else { return false };
     let counts = said.trim().starts_with(|c: char| c.is_ascii_digit());
     !counts && LEVELS.iter().any(|word| level.eq_ignore_ascii_case(word))
-}
-
-/// A row of `kubectl describe`: type, reason, age, who tells, what.
-fn is_event(text: &str) -> bool {
-    let mut words = text.split_whitespace();
-    let is_age = |word: &str| word.starts_with(|c: char| c.is_ascii_digit()) && word.ends_with(['s', 'm', 'h', 'd']);
-    words.next() == Some("Warning") && words.nth(1).is_some_and(is_age)
 }
 
 /// An error in PyTorch's, Horovod's or TensorFlow's log.

@@ -25,6 +25,7 @@ mod order;
 mod outcome;
 mod pages;
 mod peers;
+mod progress;
 mod ranks;
 mod refute;
 mod remedy;

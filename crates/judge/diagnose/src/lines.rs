@@ -74,3 +74,10 @@ fn info<'a>(source: &'a SourceLine, host: Option<&'a str>) -> Line<'a> {
 fn behind_prefix(line: &str) -> String {
     line.rsplit_once("NCCL INFO ").map_or(line, |(_, text)| text).to_string()
 }
+
+/// An event of Kubernetes: type, reason, and the age (`kubectl describe`) or the thing (`kubectl get events`), `pod/train-0`.
+pub(crate) fn is_event(text: &str) -> bool {
+    let mut words = text.split_whitespace();
+    let is_age = |word: &str| word.starts_with(|c: char| c.is_ascii_digit()) && word.ends_with(['s', 'm', 'h', 'd']);
+    words.next() == Some("Warning") && words.nth(1).is_some_and(|word| is_age(word) || word.contains('/'))
+}

@@ -12,9 +12,9 @@ pub(crate) fn judge(case: &Case, findings: &[Finding]) -> Vec<Judged> {
     let course = [
         start(case, findings),
         beside(case),
+        cut_short(case),
         first_size(case),
         missing_sizes(case),
-        cut_short(case),
         last_word::judge(case),
     ];
     let parts = course.into_iter().chain([results(case), answers(case)]);

@@ -4,7 +4,8 @@
 //! communicator came up, or the run ended well. Nothing refutes what a machine says of itself.
 
 use crate::data::Until;
-use crate::lines::Line;
+use crate::lines::{Line, is_event};
+use crate::progress::{Progress, progress};
 use crate::words::{KNOWN, TIMED_OUT};
 use busbw_model::{
     BenchTable, Communicator, EndTeller, Ended, Place, RankEnd, Run, SourceLine, Speaker, TorchEvent, Warning,
@@ -289,7 +290,8 @@ impl Refuters {
         if line.speaker == Speaker::Python && heads.any(|head| self.survived.contains(&head)) {
             return true;
         }
-        let ended = || self.ended_well_after(place);
+        // Events of a cluster are of any of its pods.
+        let ended = || self.ended_well_after(place) || self.ended_well() && is_event(line.text.trim());
         let came_up = || self.came_up_after(&self.up, place, line.host);
         if self.strangers.contains(&place) {
             return true;
@@ -299,7 +301,7 @@ impl Refuters {
             Until::Start => {
                 ended() || came_up() || self.is_of_another_start(line) || self.had_started(line) || self.had_met(line)
             }
-            Until::Launch => ended() || came_up() || self.is_of_another_program(line),
+            Until::Launch => ended() || came_up() || self.is_of_another_program(line) || self.progressed_after(place),
         }
     }
 }
@@ -317,33 +319,6 @@ fn last_lines(run: &Run) -> (Vec<u64>, HashSet<u32>) {
         in_text.insert(place.input);
     }
     (lines, in_text)
-}
-
-/// A line of a program that goes on.
-#[derive(Debug)]
-struct Progress {
-    place: Place,
-    /// It holds nothing but figures, as the rows of any table do.
-    is_row: bool,
-}
-
-/// Lines of a program that goes on: rows of tables, and others with enough figures among their words: `step 120 loss 2.31`.
-fn progress(run: &Run) -> Vec<Progress> {
-    let rows = run.tables.iter().flat_map(|table| &table.rows);
-    let rows = rows.map(|row| Progress { place: row.source.place, is_row: true });
-    let of_program = run.statements.iter().filter(|one| one.speaker == Speaker::Program);
-    let said = of_program.filter_map(|one| {
-        let words = || one.text().split([' ', '\t', '=', ':', ',', '|']).filter(|word| !word.is_empty());
-        let number =
-            |word: &&str| word.trim_matches(['#', '(', ')', '[', ']']).parse::<f64>().is_ok_and(f64::is_finite);
-        let figures = words().filter(number).count();
-        let all = words().count();
-        // A process that ends prints its bar of tqdm once more; a full one shows that it got there.
-        let is_full_bar = one.text().contains("100%|");
-        let enough = figures >= 2 && figures * 3 >= all || is_full_bar;
-        enough.then_some(Progress { place: one.source.place, is_row: figures == all })
-    });
-    rows.chain(said).collect()
 }
 
 /// Where torchrun's agents report that all workers left with status 0: `[default] worker group successfully finished.`, `Local worker group finished

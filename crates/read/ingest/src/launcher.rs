@@ -3,6 +3,7 @@
 use crate::cursor::finder;
 use crate::ends::exception;
 use crate::speaker;
+use crate::text::is_age;
 use busbw_model::Speaker;
 use memchr::memchr;
 
@@ -38,7 +39,10 @@ fn label(text: &str) -> Option<(&str, &str)> {
             .or_else(|| prepended(text))
             .or_else(timed),
         b'(' => of_stream(text).or_else(|| parenthesised(text)),
-        b'0'..=b'9' => of_stream(text).or_else(timed).or_else(|| numbered(text)).or_else(|| named(text)),
+        b'{' => of_loki(text),
+        b'0'..=b'9' => {
+            of_stream(text).or_else(timed).or_else(|| numbered(text)).or_else(|| aged(text)).or_else(|| named(text))
+        }
         _ => std_stream(text)
             .or_else(|| of_stream(text))
             .or_else(|| logged(text).map(|rest| ("", rest)))
@@ -165,6 +169,30 @@ fn logged(text: &str) -> Option<&str> {
     (fits && place.contains(".py:") && !place.contains(' ')).then_some(rest)
 }
 
+/// `3m12s       Warning   Evicted   pod/train-0   …` of `kubectl get events`, which puts the age of an event in front.
+fn aged(text: &str) -> Option<(&str, &str)> {
+    let (age, rest) = text.split_once(' ')?;
+    let rest = rest.trim_start();
+    (is_age(age) && ["Warning ", "Normal "].iter().any(|kind| rest.starts_with(kind))).then_some(("", rest))
+}
+
+/// `{pod="trainer-0", stream="stdout"} ` of Loki's logcli, behind the time: the labels in which lines differ. The stream parts what one process prints.
+fn of_loki(text: &str) -> Option<(&str, &str)> {
+    let (labels, rest) = text.strip_prefix('{')?.split_once("} ")?;
+    let all = || labels.split(", ").filter(|label| !label.is_empty());
+    let of_process = all().find(|label| !label.starts_with("stream="));
+    all()
+        .all(|label| label_value(label).is_some())
+        .then(|| (of_process.and_then(label_value).unwrap_or_default(), rest))
+}
+
+/// The value of `name="value"`.
+fn label_value(label: &str) -> Option<&str> {
+    let (name, value) = label.split_once("=\"")?;
+    let is_name = name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+    value.strip_suffix('"').filter(|_| is_name)
+}
+
 /// srun's ` 0: `, padded to the widest label.
 fn numbered(text: &str) -> Option<(&str, &str)> {
     let trimmed = text.trim_start_matches(' ');
@@ -201,6 +229,7 @@ fn named(text: &str) -> Option<(&str, &str)> {
         || rest.starts_with(' ') && first.is_ascii_digit()
         || rest.starts_with("NCCL version")
         || rest.starts_with("RCCL version")
+        || rest.starts_with("time=\"")
         || rest.starts_with("[rank")
         || logged(rest).is_some()
         || is_of_traceback(label, rest)

@@ -20,6 +20,13 @@ pub(crate) fn is_number(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit())
 }
 
+/// Whether a text is an age as kubectl prints it: `41s`, `3m12s`, `2d3h`.
+pub(crate) fn is_age(text: &str) -> bool {
+    let (digits, rest) = part_digits(text);
+    let behind = rest.strip_prefix(['s', 'm', 'h', 'd', 'y']);
+    !digits.is_empty() && behind.is_some_and(|rest| rest.is_empty() || is_age(rest))
+}
+
 /// A text parted behind the digits that it begins with.
 pub(crate) fn part_digits(text: &str) -> (&str, &str) {
     text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()))

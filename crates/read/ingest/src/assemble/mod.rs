@@ -5,6 +5,7 @@ mod communicators;
 mod groups;
 mod hosts;
 mod link;
+mod listed;
 mod log;
 mod shell;
 mod speakers;
@@ -24,6 +25,7 @@ use log::{LogBuilder, Warned};
 use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 use shell::Shell;
 use speakers::{PrintedHost, ProcessId, SpeakerId, Speakers};
+use std::collections::BTreeSet;
 use std::hash::BuildHasher;
 use views::Views;
 
@@ -50,6 +52,8 @@ pub(crate) struct Assembler {
     /// Who told the driver's version last, and in which line: NCCL's own version follows, up to 2.2x without a name.
     driver_told: Option<(SpeakerId, u64)>,
     shell: Shell,
+    /// What commands name as the run's.
+    named: BTreeSet<String>,
     process_groups: ProcessGroups,
     ways: Ways,
     /// The hosts of the current input, by name.
@@ -394,6 +398,7 @@ impl Assembler {
         self.run.tables.extend(readers.tables.finish());
         let input = self.current_input();
         let tables = self.run.tables.iter().map(|table| table.place).filter(|place| place.input == input);
+        self.named.extend(self.shell.commands().filter_map(listed::named_by));
         self.log.log.env.extend(std::mem::take(&mut self.shell).end(tables.collect()));
         self.run.topo_matrices.extend(readers.matrices.finish());
         let xml = readers.xml.finish();
@@ -478,6 +483,7 @@ impl Assembler {
         self.run.statements = self.log.statements;
         link::nodes(&mut self.run, hosts, self.log.nics);
         hosts::number(&mut self.run);
+        listed::settle(&mut self.run, self.named);
         self.run
     }
 }

@@ -37,6 +37,14 @@ impl Shell {
         }
     }
 
+    /// The commands that start something or print what was printed.
+    pub fn commands(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().flat_map(|(line, _)| &line.acts).filter_map(|act| match act {
+            Act::Run(words) => Some(words.as_str()),
+            _ => None,
+        })
+    }
+
     /// The settings that one of the runs had which begin at `tables`; where there is no table, those that a run may have had.
     pub fn end(self, tables: Vec<Place>) -> Vec<EnvSetting> {
         let mut session = Session { tables, ..Session::default() };

@@ -16,6 +16,9 @@ pub(super) fn read(line: &str) -> Option<EndLine> {
     if let Some(text) = line.strip_prefix("what(): ") {
         return Some(EndLine::What(text.trim_start().to_string()));
     }
+    if let Some(listed) = jobs::listed(line) {
+        return Some(EndLine::Listed(listed));
+    }
     if line.starts_with("Root Cause (first observed failure)") {
         return Some(EndLine::First);
     }

@@ -3,11 +3,40 @@
 
 use super::codes::{by_failure, by_signal};
 use crate::cursor::finder;
-use crate::text::{is_number, leading, part_digits, parted};
+use crate::text::{is_age, is_number, leading, part_digits, parted};
 use busbw_model::{EndTeller, Ended, RankEnd};
 
+/// What a list says of the thing whose end may follow in its next lines.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Listed {
+    /// `× train.service - Training` of `systemctl status`.
+    Unit(String),
+    /// `State:          Running` of `kubectl describe pod`; whether the container waits for its next run.
+    State { waits: bool },
+    /// `Last State:     Terminated`: how the run before ended.
+    LastState,
+}
+
+pub(super) fn listed(line: &str) -> Option<Listed> {
+    if let Some(state) = line.strip_prefix("State:  ") {
+        return Some(Listed::State { waits: state.trim_start().starts_with("Waiting") });
+    }
+    if line.starts_with("Last State:  ") {
+        return Some(Listed::LastState);
+    }
+    let (unit, _) = line.strip_prefix(['●', '○', '×', '*'])?.trim_start().split_once(".service")?;
+    (!unit.contains(' ')).then(|| Listed::Unit(unit.to_string()))
+}
+
 pub(super) fn read(line: &str) -> Option<RankEnd> {
-    let (name, how) = [pod, container, job, queued, record, status].iter().find_map(|reader| reader(line))?;
+    // `kubectl get pod -o yaml` and `-o json`, of the state of a container or its last: of which pod stands far above.
+    let code = line.strip_prefix("exitCode: ").or_else(|| line.strip_prefix("\"exitCode\": "));
+    if let Some(how) = code.and_then(by_failure) {
+        return Some(RankEnd { told_by: EndTeller::List, ..RankEnd::of(how) });
+    }
+    const ROWS: [fn(&str) -> Option<(&str, Ended)>; 7] = [pod, kubernetes_job, container, job, queued, record, status];
+    let unit = || line.starts_with("Active: ").then(|| Some(("a unit", unit_result(line)?)))?;
+    let (name, how) = ROWS.iter().find_map(|row| row(line)).or_else(unit)?;
     Some(RankEnd { told_by: EndTeller::List, command: Some(name.to_string()), ..RankEnd::of(how) })
 }
 
@@ -41,12 +70,43 @@ fn pod(line: &str) -> Option<(&str, Ended)> {
     is_number(restarts).then_some((words[at - 1], how))
 }
 
-/// A row of `docker ps -a`, `podman ps -a` or Compose's `ps -a`: `Exited (137) 3 minutes ago` in the column STATUS.
+/// A row of `kubectl get jobs` of a job that is given up (Kubernetes 1.31 and later: NAME STATUS COMPLETIONS DURATION AGE), of PyTorchJobs, MPIJobs and the
+/// like (NAME STATE AGE).
+fn kubernetes_job(line: &str) -> Option<(&str, Ended)> {
+    let words: Vec<&str> = line.split_whitespace().take(7).collect();
+    let at = words.iter().position(|word| *word == "Failed").filter(|at| (1..=2).contains(at))?;
+    let (name, rest) = (words[at - 1], &words[at + 1..]);
+    let is_name = |word: &str| word.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b"-.".contains(&b));
+    let is_count = |word: &str| word.split_once('/').is_some_and(|(done, all)| is_number(done) && is_number(all));
+    let is_row = match rest {
+        [age] => is_age(age),
+        [completions, duration, age] => is_count(completions) && is_age(duration) && is_age(age),
+        _ => false,
+    };
+    (is_row && is_name(name)).then_some((name, Ended::Exit(None)))
+}
+
+/// Docker and podman of a container that left, in the column STATUS: `Exited (137) 3 minutes ago`. Its name stands last in their rows, and first in those of
+/// Compose, which end with the status where no port is open.
 fn container(line: &str) -> Option<(&str, Ended)> {
     let (before, status) = parted(line, finder!(b"Exited ("))?;
     let (code, since) = status.split_once(") ")?;
-    since.split("  ").next()?.contains(" ago").then_some(())?;
-    Some((before.split_whitespace().next()?, by_failure(code)?))
+    let (since, behind) = since.split_once("  ").unwrap_or((since, ""));
+    since.contains(" ago").then_some(())?;
+    let name = behind.split_whitespace().next_back().or_else(|| before.split_whitespace().next())?;
+    Some((name, by_failure(code)?))
+}
+
+/// What systemd says of a unit that failed, `systemctl status`: `Active: failed (Result: exit-code) since Tue …`, `Failed with result 'oom-kill'.` in its
+/// journal (`src/core/service.c`, `service_result_table`).
+pub(super) fn unit_result(line: &str) -> Option<Ended> {
+    const HEADS: [&str; 2] = ["Active: failed (Result: ", "Failed with result '"];
+    let result = HEADS.iter().find_map(|head| Some(line.split_once(head)?.1))?;
+    Some(match result.split([')', '\'']).next()? {
+        "oom-kill" => Ended::Killed("Out Of Memory".into()),
+        "timeout" => Ended::Interrupted("systemd: time limit".into()),
+        _ => Ended::Exit(None),
+    })
 }
 
 /// A row of `sacct`: the job first, and State, ExitCode (`CODE:SIGNAL`) or Elapsed (`HH:MM:SS`) wherever they were asked for; with `-p` parted by `|`.

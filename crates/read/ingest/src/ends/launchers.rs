@@ -78,7 +78,7 @@ pub(super) fn slurm(line: &str) -> Option<RankEnd> {
 }
 
 /// `0,2-4`.
-fn listed(text: &str) -> Vec<u32> {
+pub(crate) fn listed(text: &str) -> Vec<u32> {
     const MOST: usize = 1 << 16;
     let part = |part: &str| {
         let (first, last) = part.split_once('-').unwrap_or((part, part));

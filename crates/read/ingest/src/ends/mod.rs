@@ -14,9 +14,13 @@ use crate::label::{self, Streams, Whose};
 use crate::logger;
 use busbw_model::{CollectiveCall, EndTeller, Ended, LogLevel, ProgramFrame, RankEnd, RankOutput, SourceLine};
 pub(crate) use forms::{is_of_crash, is_of_nccl_program};
+use jobs::Listed;
+pub(crate) use launchers::listed;
 pub(crate) use python::{Follower, beginning, exception, joined, may_be_logged};
 use rustc_hash::FxHashMap;
 
+/// A service of the machine, of which [`crate::host`] tells.
+pub(crate) const FABRIC_MANAGER: &str = "nvidia-fabricmanager";
 /// More ends add nothing new.
 const MOST_KEPT: usize = 10_000;
 /// Frames of a program above the one that calls a collective.
@@ -56,6 +60,8 @@ pub(crate) enum EndLine {
     /// `-- Process 1 terminated with the following error:` of torch.multiprocessing, `rank      : 3 (local_rank: 3)` of torchrun:
     /// whose end follows, and its number on its host.
     Whose(u32, Option<u32>),
+    /// Of whom the lines of a list speak that follow.
+    Listed(Listed),
     /// `[ 1] /lib/libnccl.so.2(+0x14e63f)[0x7bdb0174e63f]`: a frame of the crash that was told last.
     Library(String),
     /// `  what():  text`.
@@ -131,6 +137,10 @@ pub(crate) struct EndReader {
     whose: Option<(u32, Option<u32>)>,
     host: Option<String>,
     first: bool,
+    /// The unit of systemd's that was listed last; whether a container waits for its next run, and whether its last is told.
+    unit: Option<String>,
+    waits: bool,
+    of_last: bool,
     numbers: Streams,
     outputs: Vec<Output>,
 }
@@ -210,6 +220,9 @@ impl EndReader {
             EndLine::Whose(rank, local) => self.whose = Some((rank, local)),
             EndLine::First => self.first = true,
             EndLine::Host(host) => self.host = Some(host),
+            EndLine::Listed(Listed::Unit(unit)) => self.unit = Some(unit),
+            EndLine::Listed(Listed::State { waits }) => (self.waits, self.of_last) = (waits, false),
+            EndLine::Listed(Listed::LastState) => self.of_last = !self.waits,
             EndLine::Library(name) => {
                 if let Some(Ended::Crash { library, .. }) = self.found.last_mut().map(|end| &mut end.how) {
                     library.get_or_insert(name);
@@ -220,8 +233,25 @@ impl EndReader {
                     *message = text;
                 }
             }
-            EndLine::Ended(end) => self.keep(stream, RankEnd { source, ..*end }),
+            EndLine::Ended(end) => {
+                let mut end = RankEnd { source, ..*end };
+                if self.names(&mut end) {
+                    self.keep(stream, end);
+                }
+            }
         }
+    }
+
+    /// Tells of an end in a list whose it is; false where a machine's own facts have it.
+    fn names(&mut self, end: &mut RankEnd) -> bool {
+        let line = end.source.text.trim_start();
+        if self.of_last && line.starts_with("Exit Code:") {
+            end.told_by = EndTeller::List;
+        }
+        let unit = self.unit.take_if(|_| line.starts_with("Active: "));
+        let is_of_machine = unit.as_ref().is_some_and(|unit| unit == FABRIC_MANAGER);
+        end.command = unit.or(end.command.take());
+        !is_of_machine
     }
 
     /// Whether the line above says that the process of a stream fails: it fails of the traceback that follows.

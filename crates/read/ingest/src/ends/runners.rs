@@ -1,6 +1,7 @@
 //! How what runs commands reports one that failed: shells at a prompt, `make`, `time`, IDEs, build servers, services. It may go on with the next.
 
 use super::codes::{by_failure, by_signal, shell_signal, signal_named};
+use super::jobs;
 use crate::text::{leading, part_digits};
 use busbw_model::{EndTeller, Ended, RankEnd};
 
@@ -10,7 +11,7 @@ type Form = fn(&str) -> Option<Ended>;
 /// What a line of one of them shows, without indent.
 pub(super) fn read(line: &str) -> Option<RankEnd> {
     // Those that go on with the next command, and those that tell of a process by its name.
-    const RUNNERS: [Form; 5] = [alone, coded, signalled, make, recipe];
+    const RUNNERS: [Form; 6] = [alone, coded, signalled, make, recipe, unit];
     const KEEPERS: [Form; 2] = [named, service];
     let line = line.trim_end();
     let first = |forms: &[Form]| forms.iter().find_map(|form| form(line));
@@ -73,6 +74,10 @@ const HEADS: [&str; 12] = [
 ];
 
 fn coded(line: &str) -> Option<Ended> {
+    // Jenkins of a build (`hudson/model/BuildListener.java`).
+    if line == "Finished: FAILURE" {
+        return Some(Ended::Exit(None));
+    }
     let code = HEADS.iter().find_map(|head| line.strip_prefix(head))?;
     let (_, behind) = part_digits(code.trim_start_matches('-'));
     let is_whole = matches!(behind, "" | ".") || behind.starts_with(" (") || behind.starts_with(" in ");
@@ -120,15 +125,24 @@ fn named(line: &str) -> Option<Ended> {
     by_failure(code).filter(|_| is_name)
 }
 
-/// systemd's `train.service: Main process exited, code=killed, status=9/KILL`, supervisord's `exited: train (exit status 1; not expected)`, kubectl's of a pod
-/// that it attached to: `pod default/train-0 terminated (Error)`.
+/// systemd of a unit, which may be any of the machine's: `train.service: Main process exited, code=killed, status=9/KILL`, `train.service: Failed with result
+/// 'exit-code'.` What ends of SIGTERM was stopped.
+fn unit(line: &str) -> Option<Ended> {
+    let (_, said) = line.split_once(".service: ")?;
+    let Some(end) = said.strip_prefix("Main process exited, code=") else { return jobs::unit_result(said) };
+    let (how, status) = end.split_once(", status=")?;
+    let end = if how == "exited" {
+        by_failure(status)?
+    } else {
+        let number = leading(status)?;
+        by_signal(number, &format!("signal {number}"))
+    };
+    let is_stopped = matches!(&end, Ended::Killed(signal) if signal == "signal 15");
+    Some(if is_stopped { Ended::Interrupted("systemd: stopped".into()) } else { end })
+}
+
+/// supervisord's `exited: train (exit status 1; not expected)`, kubectl's of a pod that it attached to: `pod default/train-0 terminated (Error)`.
 fn service(line: &str) -> Option<Ended> {
-    if let Some((_, end)) = line.split_once(".service: Main process exited, code=") {
-        let (how, status) = end.split_once(", status=")?;
-        let number = leading(status).filter(|number| *number > 0)?;
-        let code = i32::try_from(number).ok();
-        return Some(if how == "exited" { Ended::Exit(code) } else { by_signal(number, &format!("signal {number}")) });
-    }
     if let Some((_, reason)) = line.split_once("exited: ").filter(|_| line.ends_with("; not expected)")) {
         let (_, how) = reason.split_once(" (")?;
         return match how.strip_prefix("terminated by ") {

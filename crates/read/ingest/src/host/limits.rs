@@ -2,10 +2,10 @@
 
 use super::page::Page;
 use super::{Context, leading_float};
+use crate::ends::FABRIC_MANAGER;
 use busbw_model::node::{Bound, Known, Limits, LinuxLimit, SharedMemory};
 
 const SYSTEMCTL: &str = "systemctl status";
-const FABRIC_MANAGER: &str = "nvidia-fabricmanager";
 
 pub(super) fn read(context: &mut Context, text: &str, page: &mut Page) -> Option<()> {
     limit(context, text, page)

@@ -1,0 +1,72 @@
+//! Whose the rows of lists are: commands, hosts and Slurm's lines name what is the run's, and then another pod, container or job is not.
+
+use crate::text::part_digits;
+use busbw_model::{EndTeller, Run};
+use std::collections::BTreeSet;
+
+/// What a command names that prints what a pod, a container or a job printed, or tells of a job: `kubectl logs trainer-0`, `docker run --name train …`,
+/// `sacct -j 88123`.
+pub(super) fn named_by(command: &str) -> Option<String> {
+    const VALUED: [&str; 8] = ["-n", "--namespace", "-c", "--container", "--tail", "--since", "-u", "--user"];
+    let words: Vec<&str> = command.split(' ').collect();
+    let value_of = |options: &[&str]| {
+        let at = words.iter().position(|word| options.contains(&word.split('=').next().unwrap_or_default()))?;
+        words[at].split_once('=').map(|(_, value)| value).or_else(|| words.get(at + 1).copied())
+    };
+    let name = match *words.first()? {
+        "sacct" | "squeue" => value_of(&["-j", "--jobs"]),
+        "scontrol" if command.starts_with("scontrol show job ") => words.get(3).copied(),
+        "kubectl" | "oc" | "docker" | "podman" | "nerdctl" => {
+            let verb = words.iter().position(|word| ["logs", "exec", "attach", "run"].contains(word))?;
+            let is_value = |at: usize| VALUED.contains(&words[at - 1]);
+            let is_name = |at: &usize| !words[*at].starts_with('-') && !is_value(*at);
+            match words[verb] {
+                "run" => value_of(&["--name"]),
+                _ => (verb + 1..words.len()).find(is_name).map(|at| words[at]),
+            }
+        }
+        _ => None,
+    };
+    let name = name?.rsplit('/').next()?;
+    (!name.is_empty()).then(|| name.to_string())
+}
+
+/// Rows of what is named so are of the run, unless a table behind shows that it began later; those of others are left out.
+pub(super) fn settle(run: &mut Run, mut named: BTreeSet<String>) {
+    if run.ends.iter().all(|end| end.told_by != EndTeller::List) {
+        return;
+    }
+    const JOBS: [&str; 5] = ["SLURM_JOB_ID=", "SLURM_JOBID=", "StepId=", "*** JOB ", "*** STEP "];
+    let texts = run.statements.iter().map(|one| &one.source).chain(run.ends.iter().map(|end| &end.source));
+    let jobs = texts.flat_map(|line| JOBS.iter().filter_map(|key| Some(part_digits(line.text.split_once(key)?.1).0)));
+    named.extend(jobs.filter(|job| !job.is_empty()).map(str::to_string));
+    let (nodes, tables) = (&run.nodes, &run.tables);
+    run.ends.retain_mut(|end| {
+        let Some(row) = end.command.as_ref().filter(|_| end.told_by == EndTeller::List).cloned() else { return true };
+        let place = end.source.place;
+        let began_later = tables.iter().any(|table| table.place.input == place.input && table.place > place);
+        if named.iter().any(|name| is_of(&row, name)) || nodes.iter().any(|node| node.host == row) {
+            if !began_later {
+                (end.told_by, end.command) = (EndTeller::Job, None);
+            }
+            return true;
+        }
+        let alike = |name: &&String| is_number(name) == is_number(&row) && !row.contains(' ');
+        let mut alike = named.iter().filter(alike).peekable();
+        alike.peek().is_none() || alike.any(|name| stem(name) == stem(&row))
+    });
+}
+
+/// Whether a row is of what is named: a step of a job, `88123.0`, a pod of a job or a deployment, `train-x7k2p`.
+fn is_of(row: &str, name: &str) -> bool {
+    row.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '-', '_', '+']))
+}
+
+fn is_number(name: &str) -> bool {
+    name.starts_with(|c: char| c.is_ascii_digit())
+}
+
+/// What pods of one job have in common.
+fn stem(name: &str) -> &str {
+    name.split(['-', '_', '.', '+']).next().unwrap_or(name)
+}
