@@ -1,6 +1,7 @@
 //! From a raw line to text: colour codes, carriage returns, JSON strings.
 
 use crate::cursor::finder;
+use crate::readers::may_belong;
 use crate::record::said_by;
 use aho_corasick::{AhoCorasick, Match};
 use memchr::{memchr, memchr_iter, memchr2, memmem};
@@ -139,7 +140,16 @@ fn unjoined(line: &[u8]) -> Option<Vec<String>> {
 
 /// Whether a line may be a JSON string or object that wraps log text. Cheap: looks at the first byte that is no space.
 fn may_be_json(line: &[u8]) -> bool {
-    matches!(line.trim_ascii_start().first(), Some(b'"' | b'{'))
+    let line = line.trim_ascii_start();
+    matches!(line.first(), Some(b'"' | b'{')) || of_ansible(line).is_some()
+}
+
+/// The record behind what Ansible's default output puts in front: `changed: [node1] => {"stdout": "…"}`, `fatal: [node1]: FAILED! => {…}`.
+fn of_ansible(line: &[u8]) -> Option<&[u8]> {
+    const HEADS: [&[u8]; 3] = [b"ok: [", b"changed: [", b"fatal: ["];
+    let rest = HEADS.iter().find_map(|head| line.strip_prefix(*head))?;
+    let at = memmem::find(rest, b" => {")?;
+    Some(&rest[at + b" => ".len()..])
 }
 
 /// Unwraps log text from JSON: a string of a notebook (`"host:1:2 [0] NCCL INFO …\n",`), a string member
@@ -148,12 +158,18 @@ fn may_be_json(line: &[u8]) -> bool {
 fn from_json(line: &[u8]) -> Option<String> {
     let line = line.trim_ascii();
     let line = line.strip_suffix(b",").unwrap_or(line);
+    let line = of_ansible(line).unwrap_or(line);
     if line.first() == Some(&b'{') {
         return said_by(&serde_json::from_slice(line).ok()?);
     }
-    memchr(b'\\', line)?;
+    let has_escapes = memchr(b'\\', line).is_some();
+    // A list of lines has those of a table without any.
+    let is_of_table = line.first() == Some(&b'"') && matches!(line.get(1), Some(b' ' | b'#'));
+    if !has_escapes && !is_of_table {
+        return None;
+    }
     if let Ok(text) = serde_json::from_slice::<String>(line) {
-        return Some(text);
+        return (has_escapes || may_belong(text.as_bytes())).then_some(text);
     }
     let (_, value) = split_member(line)?;
     serde_json::from_slice::<String>(value).ok()

@@ -41,6 +41,24 @@ pub(crate) struct Program {
     last_lines: LastLines,
     /// Whose line it is, by what the program put in front that passed it on.
     passed_on: Arc<str>,
+    heading: Heading,
+}
+
+/// A heading of `dshbak -c` or `clush -b`, as far as it was read: a rule, the hosts, a rule.
+#[derive(Default)]
+enum Heading {
+    #[default]
+    None,
+    Rule,
+    Hosts(Box<str>),
+}
+
+/// The hosts in the middle of such a heading: `node[01-03]`; clush tells their number behind, ` (3)`.
+fn heading_hosts(line: &[u8]) -> Option<Box<str>> {
+    let line = std::str::from_utf8(line).ok()?.trim_end();
+    let hosts = line.split_once(" (").map_or(line, |(hosts, _)| hosts);
+    let is_list = hosts.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.[],".contains(&b));
+    (is_list && hosts.starts_with(|c: char| c.is_ascii_alphanumeric())).then(|| hosts.into())
 }
 
 /// The version of NCCL that a line tells.
@@ -163,6 +181,8 @@ impl Form {
 impl Program {
     /// Begins a block, into which tracebacks go on.
     pub fn begin_block(&mut self, block: &[u8], open: ends::Follower) {
+        self.heading = Heading::None;
+        self.is_of("");
         self.tracebacks = open;
         self.met.begin_block();
         self.last_lines.begin_block(block);
@@ -178,6 +198,21 @@ impl Program {
         let (stream, line) = form.split(line).unwrap_or((String::new(), line));
         self.is_of(&stream);
         line
+    }
+
+    /// Takes a line that may be of a heading: what follows is of its hosts.
+    pub fn may_head(&mut self, line: &[u8]) {
+        const RULES: std::ops::RangeInclusive<usize> = 15..=16;
+        let is_rule = line.first() == Some(&b'-') && RULES.contains(&line.len()) && line.iter().all(|b| *b == b'-');
+        self.heading = match std::mem::take(&mut self.heading) {
+            Heading::Hosts(hosts) if is_rule => {
+                self.is_of(&hosts);
+                Heading::None
+            }
+            Heading::Rule => heading_hosts(line).map_or(Heading::None, Heading::Hosts),
+            _ if is_rule => Heading::Rule,
+            _ => Heading::None,
+        };
     }
 
     /// Tells whose the next lines are, where they have no label of their own.

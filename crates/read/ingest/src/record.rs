@@ -4,8 +4,20 @@ use crate::logger;
 use serde_json::{Map, Value};
 
 /// What members are called in which a program's text stands: of two that could be it, the one with such a name is.
-pub(crate) const SAID: [&str; 11] =
-    ["log", "text", "textpayload", "message", "msg", "event", "line", "raw", "body", "logentry", "logmessage"];
+pub(crate) const SAID: [&str; 12] = [
+    "stdout",
+    "log",
+    "text",
+    "textpayload",
+    "message",
+    "msg",
+    "event",
+    "line",
+    "raw",
+    "body",
+    "logentry",
+    "logmessage",
+];
 /// Levels of a program's logger, and what it writes of an exception beside the message.
 const LEVELS: [&str; 4] = ["level", "lvl", "levelname", "loglevel"];
 const EXCEPTIONS: [&str; 6] = ["exception", "exc_info", "stack_trace", "stacktrace", "exc_text", "error"];
@@ -25,9 +37,14 @@ pub(crate) fn said_by(record: &Value) -> Option<String> {
     if is_event && level_in(members).is_none() {
         return None;
     }
-    // Docker and Google's Cloud Logging have a line as it was printed.
-    let printed = ["log", "text", "textpayload", "raw", "line"].iter().any(|name| is_called(key, name));
-    Some(if printed { text.to_string() } else { logged(members, text, true) })
+    // Docker and Google's Cloud Logging have a line as it was printed; Ansible has all that a command printed.
+    let printed = ["stdout", "log", "text", "textpayload", "raw", "line"].iter().any(|name| is_called(key, name));
+    let beside = members.get("stderr").and_then(Value::as_str).filter(|_| is_called(key, "stdout"));
+    Some(match beside {
+        Some(beside) => format!("{text}\n{beside}"),
+        None if printed => text.to_string(),
+        None => logged(members, text, true),
+    })
 }
 
 /// A logger's message, to which the level is added where it is of a failure, with the exception that the record carries.

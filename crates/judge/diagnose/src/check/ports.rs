@@ -41,7 +41,13 @@ impl Port<'_> {
     fn is_like(self, other: Port) -> bool {
         let (device, others) = (self.device, other.device);
         let is_other_board = device.board.is_some() && others.board.is_some() && device.board != others.board;
-        device.hca_type == others.hca_type && !is_other_board && self.port.link_layer == other.port.link_layer
+        // `mlx5_0` beside `irdma0`: names by the driver.
+        let driver =
+            |device: &RdmaDevice| device.name.split(|c: char| !c.is_ascii_alphabetic()).next().map(str::to_string);
+        device.hca_type == others.hca_type
+            && driver(device) == driver(others)
+            && !is_other_board
+            && self.port.link_layer == other.port.link_layer
     }
 
     fn interface(self, node: &NodeFacts) -> Option<&NetInterface> {
@@ -349,8 +355,11 @@ fn name<'a>(port: Port<'a>, node: &'a NodeFacts) -> &'a str {
     port.interface(node).map_or(&port.device.name, |interface| &interface.name)
 }
 
-/// `enp41s0` of `enp41s0f1np1`, `rocep1s0` of `rocep1s0f1`: how systemd names the functions of a card.
+/// `enp41s0` of `enp41s0f1np1`, `rocep1s0` of `rocep1s0f1`: how systemd names the functions of a card. It numbers the ports on the mainboard, `eno1`, `eno2`.
 fn without_function(name: &str) -> Option<&str> {
+    if name.starts_with("eno") {
+        return Some("eno");
+    }
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     let name = name.rsplit_once("np").filter(|(_, port)| is_number(port)).map_or(name, |(name, _)| name);
     let (card, function) = name.rsplit_once('f')?;

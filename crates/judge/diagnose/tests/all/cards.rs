@@ -97,7 +97,7 @@ fn a_port_is_judged_with_its_card_and_a_gpu_with_its_board() {
     use Code::{IbTransportError, NicRate, NvlinkFabric, VersionMismatch};
     let one_down = alone(&[(7, UP), (1, POLLING)]);
     let ib = Some(IbTransportError);
-    let inputs: [(&str, String, Option<Code>); 27] = [
+    let inputs: [(&str, String, Option<Code>); 29] = [
         (
             "second ports of cards without a cable",
             ibstat(&in_pairs(&[(1, UP), (1, POLLING), (1, UP), (1, POLLING)])),
@@ -121,6 +121,16 @@ fn a_port_is_judged_with_its_card_and_a_gpu_with_its_board() {
             ib,
         ),
         ("one of three cards", netdevs(&[("ens1np0", true), ("ens2np0", true), ("ens3np0", false)]), ib),
+        (
+            "a free port on the mainboard",
+            netdevs(&[("ens1np0", true), ("ens2np0", true), ("eno1np0", true), ("eno2np1", false)]),
+            None,
+        ),
+        (
+            "one of four on the mainboard",
+            netdevs(&[("eno1", true), ("eno2", true), ("eno3", true), ("eno4", false)]),
+            ib,
+        ),
         ("two storage ports of RoCE", ibstat(&alone(&[(8, ROCE), (2, STORAGE)])), None),
         (
             "one slow port of RoCE",

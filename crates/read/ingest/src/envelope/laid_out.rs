@@ -2,6 +2,10 @@
 
 use super::Envelope;
 use memchr::memchr_iter;
+use std::collections::BTreeSet;
+
+/// Lists in lists of more levels nobody writes.
+const MOST_DEPTHS: usize = 6;
 
 /// Where an object stands in the document, and how deep.
 struct Span {
@@ -25,16 +29,20 @@ pub(crate) fn in_order(whole: Vec<u8>) -> (Vec<u8>, bool) {
 /// their numbers. `None` of what is no such document.
 pub(super) fn laid_out(whole: &[u8]) -> Option<Vec<u8>> {
     let (tops, listed) = spans(whole)?;
-    let records = match tops.as_slice() {
-        [_] => {
-            let shallowest = listed.iter().map(|span| span.depth).min()?;
-            listed.into_iter().filter(|span| span.depth == shallowest).collect()
-        }
-        [] => return None,
-        _ => tops,
+    let of_records = |records: &[Span]| {
+        let text = one_in_each_line(whole, records);
+        Envelope::of(&text).map(|_| text)
     };
-    let text = one_in_each_line(whole, &records);
-    Envelope::of(&text).map(|_| text)
+    if tops.len() != 1 {
+        return of_records(&tops);
+    }
+    // Those that hold lists of others, as of resources and scopes, tell nothing themselves.
+    let depths: BTreeSet<usize> = listed.iter().map(|span| span.depth).collect();
+    let mut by_depth = depths
+        .into_iter()
+        .take(MOST_DEPTHS)
+        .map(|depth| listed.iter().filter(|span| span.depth == depth).map(|span| Span { ..*span }).collect::<Vec<_>>());
+    by_depth.find_map(|records| of_records(&records))
 }
 
 /// The objects that stand alone or hold the rest, and those in arrays. `None` where the text is other than JSON, or has an object in each line.

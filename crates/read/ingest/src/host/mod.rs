@@ -13,6 +13,8 @@ mod ports;
 mod wire;
 
 use crate::TextLine;
+use crate::ends::listed;
+use crate::text::part_digits;
 use busbw_model::{NodeFacts, SourceLine};
 use page::{Key, Machines, Page};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -95,8 +97,17 @@ impl HostReader {
         gpus::peer_access(text).is_some()
     }
 
-    /// Takes a line; true when it belongs to the output of a command that is known.
+    /// Takes a line, of each host where its label lists several; true when it belongs to the output of a command that is known.
     pub fn feed(&mut self, line: &TextLine) -> bool {
+        match listed_hosts(line.stream) {
+            Some(hosts) => {
+                hosts.iter().fold(false, |belongs, host| self.line(&TextLine { stream: host, ..*line }) || belongs)
+            }
+            None => self.line(line),
+        }
+    }
+
+    fn line(&mut self, line: &TextLine) -> bool {
         const READERS: [Reader; 7] =
             [ports::read, wire::read, pcie::read, gpus::read, amd::read, limits::read, kernel::read];
         let fresh = || Context {
@@ -134,6 +145,17 @@ impl HostReader {
     pub fn finish(self) -> Vec<NodeFacts> {
         self.machines.all
     }
+}
+
+/// `node[01-03]`, `node[01-03,07],login1`.
+fn listed_hosts(stream: &str) -> Option<Vec<String>> {
+    let (prefix, rest) = stream.split_once('[')?;
+    let (numbers, suffix) = rest.split_once(']')?;
+    let (first, prefix) = prefix.rsplit_once(',').map_or((None, prefix), |(first, prefix)| (Some(first), prefix));
+    let width = part_digits(numbers).0.len();
+    let own = listed(numbers).into_iter().map(|number| format!("{prefix}{number:0width$}{suffix}"));
+    let names = first.into_iter().flat_map(|names| names.split(',')).map(str::to_string);
+    (!prefix.is_empty() && width > 0 && !suffix.contains([',', '['])).then(|| names.chain(own).collect())
 }
 
 /// Launchers label lines by rank or by host; only a name is one.

@@ -17,7 +17,8 @@ pub(crate) fn read(message: &[u8]) -> Option<NetLine> {
     let mut at = Cursor::new(message);
     for chosen in [&b"Using network "[..], b"Assigned NET plugin "] {
         if at.eat(chosen) {
-            let name = text(at.rest().trim_ascii());
+            // A quote is of what holds the line.
+            let name = text(at.take_while(|b| b != b'"').trim_ascii());
             return said(name.strip_suffix(" to comm").unwrap_or(&name), NetworkStatement::Chosen);
         }
     }

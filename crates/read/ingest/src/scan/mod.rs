@@ -137,6 +137,7 @@ impl Scanner {
     /// Reads a line as somebody printed it.
     fn printed(&mut self, line: &[u8], passed_on: Option<&PassedOn>, odd: bool) {
         let line = passed_on.map_or(line, |form| self.program.behind(form, line));
+        self.program.may_head(line);
         if odd {
             // Progress bars end in a bare CR: what stands between two of them is a line of its own with the same number.
             let clean = without_escapes(line);
