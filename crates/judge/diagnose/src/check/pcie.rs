@@ -1,7 +1,7 @@
 //! The way between devices and memory: links, access control, IOMMU, NUMA.
 
 use super::area_report::{AreaReport, listed};
-use busbw_model::node::{Bridge, PciFunction};
+use busbw_model::node::{Bridge, GpuDevice, PciFunction};
 use busbw_model::{Code, NodeFacts, PcieLink};
 
 /// A device on PCIe: its name, its function, the rate of its ports in Gbit/s.
@@ -11,6 +11,8 @@ struct Device<'a> {
     ports_gbps: f64,
     is_gpu: bool,
     is_partial: bool,
+    /// The widest link of another GPU of its kind.
+    alike: Option<u32>,
 }
 
 pub(super) fn check(node: &NodeFacts, report: &mut AreaReport) {
@@ -34,12 +36,18 @@ pub(super) fn check(node: &NodeFacts, report: &mut AreaReport) {
 }
 
 fn devices(node: &NodeFacts) -> Vec<Device<'_>> {
-    let gpus = node.gpu.devices.iter().map(|gpu| Device {
+    let gpus = &node.gpu.devices;
+    let alike = |gpu: &GpuDevice| {
+        let others = gpus.iter().filter(|other| node.partial && other.index != gpu.index && other.name == gpu.name);
+        others.filter_map(|other| Some(other.pci.link?.width)).max()
+    };
+    let gpus = gpus.iter().map(|gpu| Device {
         name: format!("GPU {}", gpu.index),
         function: &gpu.pci,
         ports_gbps: 0.0,
         is_gpu: true,
         is_partial: node.partial,
+        alike: alike(gpu),
     });
     let nics = node.rdma.iter().filter_map(|nic| {
         let active = nic.ports.iter().filter(|port| port.state == "ACTIVE");
@@ -50,6 +58,7 @@ fn devices(node: &NodeFacts) -> Vec<Device<'_>> {
             ports_gbps,
             is_gpu: false,
             is_partial: node.partial,
+            alike: None,
         })
     });
     gpus.chain(nics).collect()
@@ -67,7 +76,10 @@ fn link(device: &Device, report: &mut AreaReport) {
     let report = report.about(name);
     const REMEDY: &str = "The link came up with fewer lanes or a lower speed than both ends have: reseat the card, check riser and bifurcation in the BIOS: `sudo lspci -vv | grep -E '^[0-9a-f]|LnkCap:|LnkSta:'`";
     let detail = |link| format!("{} at {}", shown(link), function.address).trim_end_matches(" at ").to_string();
-    let (now, most) = match (&function.link, &function.most) {
+    // Where nothing tells what a GPU could do, others of its kind show it.
+    let shown_by_others = || Some(PcieLink { width: device.alike?, ..function.link.filter(|link| !link.downgraded)? });
+    let most = function.most.or_else(shown_by_others);
+    let (now, most) = match (&function.link, &most) {
         (Some(now), Some(most)) => (now, most),
         (Some(now), None) if now.downgraded => {
             return report.warn(ITEM, detail(now) + ", downgraded", Some(Code::PcieDegraded), REMEDY);

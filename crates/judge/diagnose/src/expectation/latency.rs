@@ -1,7 +1,7 @@
 //! Small messages: what they take is latency, which may be high where bandwidth is as it should be.
 
-use super::Prospect;
 use super::judge::{Fit, Hypothesis};
+use super::{NEAR, Prospect};
 use crate::case::{Case, Network, Test};
 use crate::curve::{BANDWIDTH_FROM, median};
 use crate::rules::found;
@@ -46,8 +46,10 @@ impl<'a> Late<'a> {
     pub fn of(test: &'a Test<'a>, collective: Collective, hypotheses: &[Hypothesis]) -> Option<Self> {
         let settings = &test.table.settings;
         let is_warm = settings.warmup_iters != Some(0) && settings.iters.is_none_or(|many| many >= FEWEST_ITERATIONS);
-        let settled =
-            |one: &&Hypothesis| matches!(one.fit, Fit::Within | Fit::Between) || !test.curve.shows_bandwidth();
+        let settled = |one: &&Hypothesis| {
+            let is_near = matches!(one.fit, Fit::Within | Fit::Between) || !test.curve.shows_bandwidth();
+            is_near || is_cause(test, collective, one)
+        };
         let plausible: Vec<&Hypothesis> = hypotheses.iter().filter(settled).collect();
         if !is_warm || plausible.is_empty() {
             return None;
@@ -98,6 +100,19 @@ impl<'a> Late<'a> {
     fn evidence(&self) -> Evidence {
         Evidence::noted(self.row.source.clone(), format!("{:.0} µs expected", self.expected.0))
     }
+}
+
+/// Whether the largest size is slow by no more than what each small one takes too long.
+pub(super) fn is_cause(test: &Test, collective: Collective, one: &Hypothesis) -> bool {
+    let small = test.curve.rows.iter().filter(|row| row.size.0 > 0 && row.size < CLASSES[0].1);
+    let (sizes, took): (Vec<Bytes>, Vec<Micros>) = small.filter_map(|row| Some((row.size, row.best_time()?))).unzip();
+    let predicted = predict_over(&one.congestion, &one.cluster, collective, &sizes).rows;
+    let too_long = took.iter().zip(&predicted).map(|(took, row)| took.0 - row.time.0).collect();
+    let largest = test.curve.rows.iter().filter(|row| row.size == one.largest.size).find_map(|row| row.best_time());
+    let without = largest.zip(median(too_long)).map(|(largest, too_long)| largest.0 - too_long);
+    one.fit == Fit::Below
+        && sizes.len() >= FEWEST
+        && without.is_some_and(|without| without > 0.0 && one.largest.time.0 >= NEAR * without)
 }
 
 /// What is late if a cluster is the one, beyond what it lacks in bandwidth.

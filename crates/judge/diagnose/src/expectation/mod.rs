@@ -158,7 +158,8 @@ pub(crate) fn judge(case: &Case, prospects: &[Prospect], findings: &mut Vec<Find
     }
     trial::tell(prospects, findings);
     let of_speed = || prospects.iter().filter(|prospect| prospect.test.curve.shows_bandwidth());
-    let mut slow: Vec<&Prospect> = of_speed().filter(|prospect| prospect.speed() == Judgement::Failed).collect();
+    let is_slow = |prospect: &&Prospect| prospect.speed() == Judgement::Failed && !prospect.is_slow_by_latency();
+    let mut slow: Vec<&Prospect> = of_speed().filter(is_slow).collect();
     slow.sort_by(|a, b| a.chosen().reached.total_cmp(&b.chosen().reached));
     let is_told = |findings: &[Finding]| findings.iter().any(|finding| finding.severity >= Severity::Warning);
     let is_explained = is_told(findings);
@@ -229,6 +230,11 @@ impl Prospect<'_> {
             Some(_) if !self.is_compared() => Judgement::Failed,
             _ => self.speed(),
         }
+    }
+
+    /// Whether large messages are slow only by what small ones take too long.
+    fn is_slow_by_latency(&self) -> bool {
+        self.late.is_some() && latency::is_cause(self.test, self.collective, self.chosen())
     }
 
     /// Below every cluster that fits is too slow, as all that could be are is as it should be, all else is open.

@@ -55,7 +55,7 @@ pub fn rule(case: &Case) -> Vec<Finding> {
         let if_slow = severity == Severity::Info && costs_speed(code);
         Some(Finding { code, severity, confidence, if_slow, ..found("hosts.checked", &words, evidence) })
     });
-    of_items.chain(differences(case)).collect()
+    of_items.chain(differences(case)).chain(fewer_hcas(case)).collect()
 }
 
 /// What `check` fails is an error, and what it warns of a warning. ACS costs speed, and processes that were killed are
@@ -131,6 +131,49 @@ fn differences(case: &Case) -> impl Iterator<Item = Finding> {
         let others = majority.map_or(String::new(), |value| format!(", the others {value}"));
         Some(found(id?, &[("item", &item), ("differ", &differ), ("others", &others)], Vec::new()))
     })
+}
+
+/// Hosts on which commands list fewer HCAs of a kind than on the others. Who asked for one HCA alone misses no more than half.
+fn fewer_hcas(case: &Case) -> Option<Finding> {
+    let machines = || case.run.machines.iter().filter(|machine| machine.partial && !is_elsewhere(case, machine));
+    let types = || machines().flat_map(|machine| &machine.rdma).filter_map(|device| device.hca_type.as_deref());
+    types().find_map(|kind| {
+        let count = |machine: &NodeFacts| guids(machine, kind).len();
+        let shown = || machines().filter(|machine| count(machine) > 0);
+        let as_many = |most: usize| shown().filter(move |machine| count(machine) == most);
+        let most = shown().map(count).max_by_key(|most| (as_many(*most).count(), *most))?;
+        let is_short = |machine: &&NodeFacts| {
+            let short = count(machine) < most && 2 * count(machine) > most;
+            short && as_many(most).all(|other| is_other(machine, other, kind))
+        };
+        let short: Vec<&NodeFacts> = shown().filter(is_short).collect();
+        let named = |machine: &NodeFacts| format!("{} {}", name(case, machine), count(machine));
+        let evidence: Vec<Evidence> =
+            short.iter().filter_map(|machine| Some(Evidence::new(machine.lines.first()?.source.clone()))).collect();
+        let differ = listed(short.iter().map(|machine| named(machine)), MOST_SHOWN);
+        let words: [(&str, &dyn Display); 3] = [("kind", &kind), ("differ", &differ), ("most", &most)];
+        (!short.is_empty()).then(|| found("differs.fewer-hcas", &words, evidence))
+    })
+}
+
+/// The GUIDs of a machine's HCAs of a kind.
+fn guids<'a>(machine: &'a NodeFacts, kind: &str) -> Vec<Option<&'a str>> {
+    let alike = machine.rdma.iter().filter(|device| device.hca_type.as_deref() == Some(kind));
+    alike.map(|device| device.system_guid.as_deref()).collect()
+}
+
+/// Whether two machines are known to be two: by their names, or because they share no HCA.
+fn is_other(one: &NodeFacts, other: &NodeFacts, kind: &str) -> bool {
+    let (own, others) = (guids(one, kind), guids(other, kind));
+    let is_named = !one.host.is_empty() && !other.host.is_empty();
+    is_named || own.iter().all(|guid| guid.is_some() && !others.contains(guid))
+}
+
+/// The name of a machine, else of the input that shows it.
+fn name<'a>(case: &Case<'a>, machine: &'a NodeFacts) -> &'a str {
+    let input = || case.run.inputs.get(machine.lines.first()?.source.place.input as usize);
+    let file = || Some(input()?.path.rsplit('/').next().unwrap_or_default());
+    Some(machine.host.as_str()).filter(|host| !host.is_empty()).or_else(file).unwrap_or("the machine")
 }
 
 /// Each machine, by what was checked of it.

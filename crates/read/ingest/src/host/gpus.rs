@@ -136,7 +136,7 @@ fn queried(context: &mut Context, text: &str, page: &mut Page) -> Option<()> {
         context.section = text.trim().to_string();
         return is_section.then_some(());
     };
-    if ["N/A", "[N/A]", "Requested functionality has been deprecated"].contains(&value) {
+    if no_value(value) {
         return Some(());
     }
     let item = match (context.section.as_str(), key) {
@@ -156,7 +156,12 @@ fn queried(context: &mut Context, text: &str, page: &mut Page) -> Option<()> {
     Some(())
 }
 
-fn member(gpu: &mut GpuDevice, section: &str, key: &str, value: &str) {
+/// Whether a GPU does not have what was asked for, or does not tell.
+pub(super) fn no_value(value: &str) -> bool {
+    ["N/A", "[N/A]", "[Not Supported]", "Requested functionality has been deprecated"].contains(&value)
+}
+
+pub(super) fn member(gpu: &mut GpuDevice, section: &str, key: &str, value: &str) {
     let ecc = || Ecc { enabled: true, ..Ecc::default() };
     match (section, key) {
         ("Ecc Mode" | "ECC Mode", _) => gpu.ecc.get_or_insert_with(ecc).enabled = value == "Enabled",

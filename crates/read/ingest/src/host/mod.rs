@@ -10,6 +10,7 @@ mod limits;
 mod page;
 mod pcie;
 mod ports;
+mod query;
 mod wire;
 
 use crate::TextLine;
@@ -108,8 +109,8 @@ impl HostReader {
     }
 
     fn line(&mut self, line: &TextLine) -> bool {
-        const READERS: [Reader; 7] =
-            [ports::read, wire::read, pcie::read, gpus::read, amd::read, limits::read, kernel::read];
+        const READERS: [Reader; 8] =
+            [ports::read, wire::read, pcie::read, query::read, gpus::read, amd::read, limits::read, kernel::read];
         let fresh = || Context {
             key: Key { host: host_of_label(line.stream), stream: line.stream.into(), part: 0 },
             ..Context::default()
