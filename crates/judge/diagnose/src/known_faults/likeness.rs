@@ -1,15 +1,16 @@
 //! Which known faults a text that a person wrote is about: how much of an entry's words stands together in it.
 //!
 //! A word counts by how few entries have it (inverse document frequency), names of functions, variables and GPUs more, and what
-//! many entries have not at all. Only the words of one passage count: in a long text stands a word of everything. The sum is
-//! divided by the root of what all words of the entry would give, so that a long entry does not win by its length. It orders what
-//! may be looked up; nothing is judged by it.
+//! many entries have not at all; what a program prints counts as a whole. Only the words of one passage count: in a long text
+//! stands a word of everything. The sum is divided by the root of what all words of the entry would give, so that a long entry does
+//! not win by its length. It orders what may be looked up; nothing is judged by it.
 
 use super::situation::Situation;
 use super::table::{Condition, Fault};
 use super::{breadth, described, releases, unknown};
+use crate::data::Template;
 use crate::words::KNOWN;
-use busbw_model::{Component, Consequence, Exposure, KnownFault};
+use busbw_model::{Component, Consequence, Exposure, KnownFault, Version};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -23,26 +24,29 @@ const LEAST: f64 = 1.0;
 /// and prose about NCCL, stay below one or the other.
 const SURE: f64 = 3.5;
 const LEAD: f64 = 1.5;
+/// The most words of a text of which one fault is named without being asked for: more has no report of one failure.
+const LONGEST: usize = 2000;
 /// Words of a passage: as many as a short post has.
 const PASSAGE: usize = 90;
 /// What an entry's word must weigh to count: less than 9% of the entries have it.
 const RARE: f64 = 2.4;
 /// What a name of a program's counts beside a word of a sentence.
 const NAME: f64 = 1.5;
-/// What a word counts that stands only in the note or the workaround.
+/// What a word of a sentence counts that stands only in the note or the workaround.
 const BESIDE: f64 = 0.5;
 /// What the words of an entry weigh at least: a title of few words is not met by one of them.
 const SHORTEST_ENTRY: f64 = 40.0;
-/// What a condition is worth that is not known to be met, and one that is.
+/// What a condition is worth that is not known to be met, and one that is; and what it is that the text does not tell the version.
 const OPEN: f64 = 0.8;
 const MET: f64 = 1.2;
+const ASKED: f64 = 0.8;
 /// What it is worth that the text names the program, or says that the job does what the fault does.
 const SAID: f64 = 1.3;
-/// What it is worth that the entry's own text stands in it.
+/// What it is worth that a line stands in it which the program prints then.
 const PRINTED: f64 = 2.0;
 /// What it is worth that the version that is told is the only one with the fault: people ask after an upgrade. Where more releases
 /// have it, it is worth less.
-const NARROW: f64 = 0.5;
+const NARROW: f64 = 1.0;
 /// Ends of words that change with the sentence.
 const ENDS: [&str; 4] = ["ing", "ed", "es", "s"];
 /// The shortest word, and the shortest that is left of one.
@@ -96,19 +100,28 @@ pub(super) fn order(
 
 /// The fault that a text is about, where hardly anything else can be meant.
 pub fn likest(known: &Situation, faults: &[Fault]) -> Option<KnownFault> {
+    if names(known.written()).nth(LONGEST).is_some() {
+        return None;
+    }
     let mut found = super::advise(known, faults).faults;
     let [first, second] = order(&mut found, known, faults, None);
     found.into_iter().next().filter(|_| first >= SURE && first >= LEAD * second)
 }
 
-/// The faults of programs of which no version is known, as the newest release that has each; without those that cannot be.
+/// The faults of programs of which no version is known, as the newest release that has each; without those that cannot be. Who writes
+/// of a fault may name only the release that ended it.
 fn without_version<'a>(known: &'a Situation, faults: &'a [Fault]) -> impl Iterator<Item = KnownFault> + 'a {
     let newest: BTreeMap<Component, Vec<_>> = Component::ALL
         .into_iter()
-        .filter(|component| known.of(*component).is_none())
+        .filter(|component| known.of(*component).is_none() || known.is_stated(*component))
         .map(|component| (component, releases(faults, component).into_iter().rev().collect()))
         .collect();
-    faults.iter().filter_map(move |fault| {
+    let is_open = |fault: &&Fault| {
+        let ended = |versions: &BTreeSet<Version>| fault.fixed.all().iter().any(|fixed| versions.contains(fixed));
+        let has = |versions: &BTreeSet<Version>| versions.iter().any(|version| fault.affects(version));
+        known.of(fault.component).is_none_or(|versions| ended(versions) && !has(versions))
+    };
+    faults.iter().filter(is_open).filter_map(move |fault| {
         let version = newest.get(&fault.component)?.iter().find(|version| fault.affects(version))?;
         let asked = format!("version: {}", fault.component.name());
         let open = unknown(known, fault, version)?.into_iter().chain([asked]).collect();
@@ -133,16 +146,19 @@ impl<'a> Told<'a> {
         let names = [fault.component.name(), fault.component.title()];
         let is_named = names.iter().any(|name| self.text.contains(&name.to_lowercase()));
         let said = [is_named, self.does.contains(&fault.consequence)].iter().filter(|said| **said).count();
+        let asked = format!("version: {}", fault.component.name());
+        let is_told = !found.unknown.contains(&asked);
         let open = found.unknown.len();
         let conditions = fault.when.words().len().saturating_sub(open);
-        let printed = fault.text.as_slice();
-        let printed = if !printed.is_empty() && self.known.shows(printed) { PRINTED } else { 1.0 };
-        let is_told = self.known.of(fault.component).is_some();
-        let narrow =
-            if met > 0.0 && is_told { NARROW / (breadth(fault, self.faults).max(1) as f64).sqrt() } else { 0.0 };
-        let alike = met / whole.max(SHORTEST_ENTRY).sqrt();
-        let beside = SAID.powi(said as i32) * OPEN.powi(open as i32) * MET.powi(conditions as i32) * printed;
-        alike * beside * (1.0 + narrow) / self.length
+        let beside = SAID.powi(said as i32) * OPEN.powi(open as i32) * MET.powi(conditions as i32);
+        let version = match is_told {
+            true if met > 0.0 => 1.0 + NARROW / (breadth(fault, self.faults).max(1) as f64).sqrt(),
+            true => 1.0,
+            false => ASKED,
+        };
+        let alike = met / whole.max(SHORTEST_ENTRY).sqrt() * beside * version / self.length;
+        let is_printed = || printed(fault).any(|line| self.known.shows(std::slice::from_ref(line)));
+        if alike * PRINTED >= LEAST && is_printed() { alike * PRINTED } else { alike }
     }
 }
 
@@ -176,6 +192,16 @@ fn weights<'a>(text: &[String], faults: &'a [Fault]) -> HashMap<&'a str, (f64, f
     faults.iter().enumerate().map(|(at, fault)| (fault.id.as_str(), (most[at], whole(at)))).collect()
 }
 
+/// What a program prints where it has the fault.
+fn printed(fault: &Fault) -> impl Iterator<Item = &Template> {
+    fault.shown.iter().chain(&fault.text).filter(|text| is_line(text))
+}
+
+/// Whether a text is more than one name or flag.
+fn is_line(text: &Template) -> bool {
+    text.pieces().iter().any(|piece| piece.trim().contains(' '))
+}
+
 /// The words of an entry: what each counts, and whether it stands in what the entry says of the fault itself.
 fn entry(fault: &Fault) -> HashMap<String, (f64, bool)> {
     let conditions = [
@@ -191,7 +217,7 @@ fn entry(fault: &Fault) -> HashMap<String, (f64, bool)> {
         Condition::Fabric,
     ];
     let when = conditions.iter().filter_map(|key| fault.when.conditions.get(key)).flat_map(|values| values.all());
-    let shown = fault.shown.iter().chain(&fault.text).flat_map(|text| text.pieces());
+    let shown = fault.shown.iter().chain(&fault.text).filter(|text| !is_line(text)).flat_map(|text| text.pieces());
     let own = [&fault.title, &fault.id].into_iter().chain(when).chain(shown).map(String::as_str);
     let beside = fault.note.iter().chain(&fault.workaround).map(String::as_str);
     let texts = beside.map(|text| (text, false)).chain(own.map(|text| (text, true)));

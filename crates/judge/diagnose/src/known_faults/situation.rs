@@ -14,6 +14,8 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Debug, Clone, Default)]
 pub struct Situation {
     versions: BTreeMap<Component, BTreeSet<Version>>,
+    /// Programs whose version a person states; they did not print it.
+    stated: BTreeSet<Component>,
     seen: BTreeMap<Condition, Seen>,
     /// Lines of a run, and frames of stacks.
     printed: Vec<String>,
@@ -192,7 +194,13 @@ impl Situation {
             let of_branch = releases(faults, component).into_iter().filter(|release| release.is_release_of(&version));
             of_branch.for_each(|release| self.uses(component, release.clone()));
             self.uses(component, version);
+            self.stated.insert(component);
         }
+    }
+
+    /// Whether it is a person who tells the version of a program.
+    pub(super) fn is_stated(&self, component: Component) -> bool {
+        self.stated.contains(&component)
     }
 
     /// The lines of a text of any kind, for texts that show what no reader knows.
