@@ -189,11 +189,6 @@ fn a_text_is_about_the_fault_whose_names_and_versions_it_tells() {
             "nccl-nvls-tree-corruption",
         ),
         ("Two RTX PRO 6000 with NCCL 2.26.2: an illegal memory access", "nccl-rtx-pro-6000-illegal-access"),
-        // A line that a program prints counts as a whole, not by its words.
-        (
-            "register_rail_mr_buffer:617 NCCL WARN NET/OFI Unable to register memory (type = 2) for device 4. RC: -22, Error: Invalid argument",
-            "libfabric-efa-sync-memops",
-        ),
         // The only release that is named is the one without the fault.
         ("Take PyTorch 2.7.0 for FSDP2: loading a state dict was broken before", "pytorch-fsdp2-state-dict-2-6"),
     ];
