@@ -188,9 +188,7 @@ fn tell_texts(known: &mut Situation, files: &[&Path], run: &Run, book: &Book) {
         if !is_log {
             known.names(&text);
         }
-        if !is_log && run.tables.is_empty() {
-            known.writes(&text);
-        }
+        known.writes(&text);
     }
 }
 

@@ -5,6 +5,7 @@
 
 pub(crate) mod built_in;
 mod likeness;
+mod names;
 pub mod situation;
 pub mod table;
 mod take;
@@ -53,7 +54,12 @@ pub fn advise_run(case: &Case, situation: &Situation, found: &[Finding]) -> Advi
         fault.fits =
             fault.exposure != Exposure::CannotKnow && (alike || is_shown(known, fault) && !troubles.is_empty());
     }
-    first_what_fits(&mut advised, situation, faults, None);
+    // A run that went well is about no fault.
+    let is_run = !case.run.communicators.is_empty() || !case.run.tables.is_empty();
+    first_what_fits(&mut advised, situation, faults);
+    if !is_run || !troubles.is_empty() {
+        first_what_is_alike(&mut advised, situation, faults, None);
+    }
     advised
 }
 
@@ -63,7 +69,8 @@ pub fn told(advised: &mut Advised, seen: Consequence, situation: &Situation, fau
         let known = faults.iter().find(|known| known.id == fault.id);
         fault.fits |= ends_alike(fault.consequence, seen) || known.is_some_and(|known| is_shown(known, fault));
     }
-    first_what_fits(advised, situation, faults, Some(seen));
+    first_what_fits(advised, situation, faults);
+    first_what_is_alike(advised, situation, faults, Some(seen));
 }
 
 /// The releases that tables name of a component, the oldest first.
@@ -80,8 +87,8 @@ fn ends_alike(one: Consequence, other: Consequence) -> bool {
 
 /// What fits stands first. Of that and of the rest, what the run shows more of than versions and machine; of what fits, then what has conditions of which all are met, then those of which one is, then what every
 /// machine can have. Where as many are met, the fault of fewer releases is closer: people ask after an upgrade, and what has been
-/// there for years they would have met before. Of a text that a person wrote, what is likest to it goes before all of these.
-fn first_what_fits(advised: &mut Advised, situation: &Situation, faults: &[Fault], seen: Option<Consequence>) {
+/// there for years they would have met before.
+fn first_what_fits(advised: &mut Advised, situation: &Situation, faults: &[Fault]) {
     let shown = |fault: &KnownFault| {
         let known = faults.iter().find(|known| known.id == fault.id && is_shown(known, fault));
         known.map_or(0, |known| situation.shown(&known.shown))
@@ -100,6 +107,10 @@ fn first_what_fits(advised: &mut Advised, situation: &Situation, faults: &[Fault
     advised.faults.sort_by_cached_key(|fault| {
         (fault.exposure != Exposure::HitYou, !fault.fits, Reverse(shown(fault)), closeness(fault), fault.exposure)
     });
+}
+
+/// Of a text that a person wrote, what is likest to it goes before all others.
+fn first_what_is_alike(advised: &mut Advised, situation: &Situation, faults: &[Fault], seen: Option<Consequence>) {
     if !situation.written().is_empty() {
         likeness::order(&mut advised.faults, situation, faults, seen);
     }

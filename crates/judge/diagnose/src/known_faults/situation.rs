@@ -4,7 +4,6 @@ use super::releases;
 use super::table::{Condition, Fault, OneOrMore};
 use crate::case::Case;
 use crate::data::Template;
-use crate::words::KNOWN;
 use busbw_model::{
     Bytes, Communicator, Component, KnownFact, Library, NodeFacts, PrintedVersion, Speaker, TransportKind, Version,
 };
@@ -15,6 +14,8 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Debug, Clone, Default)]
 pub struct Situation {
     versions: BTreeMap<Component, BTreeSet<Version>>,
+    /// Programs whose version a person states; they did not print it.
+    stated: BTreeSet<Component>,
     seen: BTreeMap<Condition, Seen>,
     /// Lines of a run, and frames of stacks.
     printed: Vec<String>,
@@ -33,6 +34,8 @@ struct Seen {
 
 /// The longest text that counts as what a person wrote: in a long log stands a word of everything.
 const LONGEST_WRITTEN: usize = 128 << 10;
+/// Lines of NCCL that are no warnings.
+const USUAL: [&str; 2] = [" NCCL INFO ", " NCCL TRACE "];
 /// What PyTorch alone has.
 const OF_TORCH: [&str; 7] =
     ["flight-recorder", "watchdog", "fsdp", "ddp", "compile", "functional-collectives", "elastic"];
@@ -125,6 +128,20 @@ impl Situation {
         fabrics.iter().for_each(|fabric| self.tell(Condition::Fabric, *fabric));
     }
 
+    /// A variable that is set: `NCCL_ALGO=NVLSTree` says which algorithm runs, `NCCL_ALGO=^Tree` only which does not.
+    pub(super) fn tell_variable(&mut self, set: &str) {
+        match set.split_once('=') {
+            Some(("NCCL_ALGO", value)) => self.tell(Condition::Algorithm, algorithm(value)),
+            Some(("NCCL_PROTO", value)) => self.tell(Condition::Protocol, protocol(value)),
+            _ => {}
+        }
+        self.tell(Condition::Variable, set);
+    }
+
+    pub(super) fn knows(&self, condition: Condition) -> bool {
+        self.seen.contains_key(&condition)
+    }
+
     fn without(&mut self, condition: Condition, value: &str) {
         self.seen.entry(condition).or_default().absent.insert(value.to_owned());
     }
@@ -177,7 +194,13 @@ impl Situation {
             let of_branch = releases(faults, component).into_iter().filter(|release| release.is_release_of(&version));
             of_branch.for_each(|release| self.uses(component, release.clone()));
             self.uses(component, version);
+            self.stated.insert(component);
         }
+    }
+
+    /// Whether it is a person who tells the version of a program.
+    pub(super) fn is_stated(&self, component: Component) -> bool {
+        self.stated.contains(&component)
     }
 
     /// The lines of a text of any kind, for texts that show what no reader knows.
@@ -185,31 +208,19 @@ impl Situation {
         self.printed.extend(text.lines().map(str::to_owned));
     }
 
-    /// What names in a text of people's show, where no log of NCCL's tells better what was in use.
-    pub fn names(&mut self, text: &str) {
-        for (name, value, names) in &KNOWN.tells {
-            let condition = Condition::TOLD.into_iter().find(|condition| condition.name() == name);
-            let told = condition.filter(|_| names.iter().any(|name| stands(text, name)));
-            told.into_iter().for_each(|condition| self.tell(condition, value.as_str()));
-        }
-        let words = text.split(|c: char| c.is_whitespace() || "`\"'(),;|".contains(c));
-        words.filter(|word| sets_variable(word)).for_each(|word| self.tell(Condition::Variable, word));
-        // A thread that names several GPUs compares them.
-        let words = || text.split(|c: char| !c.is_ascii_alphanumeric()).filter(is_model);
-        let products: BTreeSet<&str> = words().filter_map(product).map(|(name, _)| name).collect();
-        if products.len() == 1 && !self.seen.contains_key(&Condition::Gpu) {
-            products.into_iter().for_each(|name| self.tell_gpu(name));
-        }
-    }
-
-    /// A text that a person wrote, and no program: `likeness` looks for what it is about.
+    /// A text of a person, with what programs print of a failure in it: `likeness` looks for what it is about. What NCCL
+    /// prints in every run says nothing of that.
     pub fn writes(&mut self, text: &str) {
-        if text.len() <= LONGEST_WRITTEN {
-            self.written.push_str(text);
+        let is_usual = |line: &&str| USUAL.iter().any(|level| line.contains(level));
+        let told: Vec<&str> = text.lines().filter(|line| !is_usual(line)).collect();
+        let told = told.join("\n");
+        if told.len() <= LONGEST_WRITTEN {
+            self.written.push_str(&told);
+            self.written.push('\n');
         }
     }
 
-    /// The texts that a person wrote, one behind the other.
+    /// The texts of people, one behind the other.
     pub fn written(&self) -> &str {
         &self.written
     }
@@ -293,7 +304,7 @@ impl Situation {
             self.versions_behind(case, TORCH_SAYS, Component::Nccl);
         }
         for set in &log.env {
-            self.tell(Condition::Variable, format!("{}={}", set.name, set.value.trim()));
+            self.tell_variable(&format!("{}={}", set.name, set.value.trim()));
         }
         // NCCL prints the variables that it finds as its communicators come up.
         if log.lines > 0 && !case.run.communicators.is_empty() {
@@ -400,37 +411,6 @@ impl Situation {
             OF_TORCH.into_iter().for_each(|feature| self.without(Condition::Feature, feature));
         }
     }
-}
-
-/// Whether a name stands in a text as a word, and nothing behind it switches it off.
-fn stands(text: &str, name: &str) -> bool {
-    let is_short = name.chars().all(|c| c.is_ascii_uppercase());
-    text.match_indices(name).any(|(at, _)| {
-        let (before, behind) = (&text[..at], &text[at + name.len()..]);
-        let starts = !before.ends_with(|c: char| c.is_ascii_alphanumeric());
-        // `EFA` is not in `EFAULT`, `cudaGraph` is in `cudaGraphLaunch`.
-        let ends = !is_short || !behind.starts_with(|c: char| c.is_ascii_alphanumeric());
-        starts && ends && !["_ENABLE=0", "_DISABLE=1"].iter().any(|off| behind.starts_with(off))
-    })
-}
-
-/// Whether a word sets a variable of the environment: `VLLM_USE_NCCL_SYMM_MEM=1`.
-fn sets_variable(word: &str) -> bool {
-    let is_name = |name: &str| {
-        name.starts_with(|c: char| c.is_ascii_uppercase())
-            && name.contains('_')
-            && name.chars().all(|c| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_')
-    };
-    word.split_once('=').is_some_and(|(name, value)| is_name(name) && !value.is_empty())
-}
-
-/// Whether a word has the form of a GPU's model: `H100`, `MI300X`, `GB10`.
-fn is_model(word: &&str) -> bool {
-    let is_of = |of: fn(&char) -> bool| word.chars().any(|c| of(&c));
-    word.len() >= 3
-        && word.starts_with(|c: char| c.is_ascii_uppercase())
-        && is_of(char::is_ascii_digit)
-        && !is_of(char::is_ascii_lowercase)
 }
 
 /// Whether nodes have unequal numbers of a communicator's ranks; none where the place of a rank is not known.

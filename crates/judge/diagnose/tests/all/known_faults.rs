@@ -4,7 +4,7 @@
 
 use busbw_diagnose::known_faults::situation::Situation;
 use busbw_diagnose::known_faults::table::Condition;
-use busbw_diagnose::known_faults::{advise_run, all, told};
+use busbw_diagnose::known_faults::{advise_run, all, likest, told};
 use busbw_diagnose::{Book, Case, UserFacts, check_rules, diagnose, diagnose_with, known_faults};
 use busbw_ingest::{ReadOptions, Source, read};
 use busbw_model::{Advised, Component, Consequence, Exposure, Run};
@@ -166,15 +166,84 @@ fn a_text_of_peoples_tells_what_to_look_up() {
     assert!(!branch.facts().iter().any(|fact| fact.what == "feature"));
 }
 
+/// What a text of people's tells.
+fn situation_of(text: &str) -> Situation {
+    let mut known = Situation::default();
+    known.states(busbw_ingest::stated_versions(text), all());
+    known.prints(text);
+    known.names(text);
+    known.writes(text);
+    known
+}
+
+/// Of faults that are alike the one stands first of which names and conditions are met, in the version that few releases share.
+#[test]
+fn a_text_is_about_the_fault_whose_names_and_versions_it_tells() {
+    let texts = [
+        (
+            "PyTorch 2.7.0 hangs now and then after init_process_group(backend=\"nccl\", device_id=torch.device(\"cuda\", rank))",
+            "pytorch-device-id-hang",
+        ),
+        (
+            "NCCL 2.18.5 on two nodes of H100: all_reduce is wrong above 64 MiB with NCCL_ALGO=NVLSTree, NCCL_PROTO=Simple",
+            "nccl-nvls-tree-corruption",
+        ),
+        ("Two RTX PRO 6000 with NCCL 2.26.2: an illegal memory access", "nccl-rtx-pro-6000-illegal-access"),
+        // The only release that is named is the one without the fault.
+        ("Take PyTorch 2.7.0 for FSDP2: loading a state dict was broken before", "pytorch-fsdp2-state-dict-2-6"),
+    ];
+    for (text, id) in texts {
+        let advised = advise_run(&Case::new(&Run::default()), &situation_of(text), &[]);
+        let found: Vec<&str> = advised.faults.iter().take(3).map(|fault| fault.id.as_str()).collect();
+        assert_eq!(found.first(), Some(&id), "{text}: {found:?}");
+    }
+}
+
+/// What a run prints beside its usual lines counts like what a person writes of it, where something went wrong.
+#[test]
+fn a_log_with_trouble_names_what_is_alike() {
+    let log = "# nThread 1 nGpus 2 minBytes 8 maxBytes 8 step: 2(factor) warmup iters: 5 iters: 20 agg iters: 1 validation: 1 graph: 0\n\
+               # Using devices\n\
+               #  Rank  0 Group  0 Pid   7921 on   node1 device  0 [0x01] NVIDIA GeForce RTX 5090\n\
+               #  Rank  1 Group  0 Pid   7921 on   node1 device  1 [0x11] NVIDIA GeForce RTX 5090\n\
+               NCCL version 2.25.1+cuda12.8\n";
+    let failed =
+        "node1: Test NCCL failure common.cu:1013 'unhandled cuda error (run with NCCL_DEBUG=INFO for details)'\n";
+    let alike = |text: &str| {
+        let run = run_of(text);
+        let case = Case::new(&run);
+        let mut known = Situation::of_case(&case);
+        known.writes(&format!("Kernels of RTX 50 ask for more shared memory than there is\n{text}"));
+        let advised = advise_run(&case, &known, &diagnose(&run).findings);
+        advised.faults.into_iter().next().filter(|fault| fault.fits).map(|fault| fault.id)
+    };
+    assert_eq!(alike(&(log.to_owned() + failed)).as_deref(), Some("nccl-blackwell-shared-memory"));
+    assert_eq!(alike(log), None);
+}
+
+/// Text about NCCL in general, and lists of many faults, are about none: a long text shares words with most entries.
+#[test]
+fn prose_is_about_no_fault() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");
+    let pages = ["docs", "docs/known-faults"].iter().flat_map(|folder| fs::read_dir(root.join(folder)).unwrap());
+    let pages = pages.map(|entry| entry.unwrap().path()).filter(|path| path.extension().is_some_and(|end| end == "md"));
+    let others = ["README.md", "CHANGELOG.md", "rules/README.md"].map(|name| root.join(name));
+    let pages: Vec<PathBuf> = pages.chain(others).collect();
+    assert!(pages.len() > 40, "{}", pages.len());
+    for page in pages {
+        let named = likest(&situation_of(&fs::read_to_string(&page).unwrap()), all());
+        assert!(named.is_none(), "{}: {named:?}", page.display());
+    }
+    let thread =
+        "PyTorch 2.7.0 hangs after init_process_group with a device_id; TORCH_NCCL_USE_COMM_NONBLOCKING=0 helps";
+    assert_eq!(likest(&situation_of(thread), all()).map(|fault| fault.id).as_deref(), Some("pytorch-device-id-hang"));
+}
+
 /// A text that states no version names what is likest to it, and asks for the version; a text about something else names nothing.
 #[test]
 fn a_text_without_a_version_names_what_is_likest_to_it() {
     let first = |text: &str| {
-        let mut known = Situation::default();
-        known.states(busbw_ingest::stated_versions(text), all());
-        known.prints(text);
-        known.names(text);
-        known.writes(text);
+        let known = situation_of(text);
         let run = Run::default();
         advise_run(&Case::new(&run), &known, &[]).faults.into_iter().next().filter(|fault| fault.fits)
     };
