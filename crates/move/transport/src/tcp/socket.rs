@@ -2,6 +2,7 @@
 
 use super::failure::Failure;
 use crate::{Error, Result};
+use nix::poll::{PollFd, PollFlags, ppoll};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::time::Duration;
@@ -154,10 +155,8 @@ impl Epoll {
 
     /// Sleeps until there is a change, or for `most`; whether there was one. It is taken for seen.
     pub fn sleep(&self, most: Duration) -> bool {
-        let wait = libc::timespec { tv_sec: 0, tv_nsec: most.subsec_nanos().into() };
-        let mut poll = libc::pollfd { fd: self.0.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-        // SAFETY: one descriptor to look at, a time, and no mask of signals.
-        let changed = unsafe { libc::ppoll(&mut poll, 1, &wait, std::ptr::null()) } > 0;
+        let mut sockets = [PollFd::new(self.0.as_fd(), PollFlags::POLLIN)];
+        let changed = ppoll(&mut sockets, Some(most.into()), None).is_ok_and(|ready| ready > 0);
         if changed {
             self.wait(0, drop);
         }

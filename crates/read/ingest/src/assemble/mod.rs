@@ -25,8 +25,7 @@ use log::{LogBuilder, Warned};
 use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 use shell::Shell;
 use speakers::{PrintedHost, ProcessId, SpeakerId, Speakers};
-use std::collections::BTreeSet;
-use std::hash::BuildHasher;
+use std::{collections::BTreeSet, hash::BuildHasher};
 use views::Views;
 
 /// More transports, or statements of hosts, only damage gives.
@@ -391,9 +390,7 @@ impl Assembler {
         self.evidence(&mut readers);
         let mut kinds: Vec<(InputKind, u64)> = readers.claimed.into_iter().collect();
         let nccl_lines = self.log.log.lines - self.nccl_lines_before;
-        if nccl_lines > 0 {
-            kinds.push((InputKind::NcclLog, nccl_lines));
-        }
+        kinds.extend((nccl_lines > 0).then_some((InputKind::NcclLog, nccl_lines)));
         kinds.sort_by_key(|(kind, lines)| (std::cmp::Reverse(*lines), *kind));
         self.run.tables.extend(readers.tables.finish());
         let input = self.current_input();

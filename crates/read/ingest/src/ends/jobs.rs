@@ -34,7 +34,8 @@ pub(super) fn read(line: &str) -> Option<RankEnd> {
     if let Some(how) = code.and_then(by_failure) {
         return Some(RankEnd { told_by: EndTeller::List, ..RankEnd::of(how) });
     }
-    const ROWS: [fn(&str) -> Option<(&str, Ended)>; 7] = [pod, kubernetes_job, container, job, queued, record, status];
+    type Row = fn(&str) -> Option<(&str, Ended)>;
+    const ROWS: [Row; 7] = [pod, kubernetes_job, container, job, queued, record, status];
     let unit = || line.starts_with("Active: ").then(|| Some(("a unit", unit_result(line)?)))?;
     let (name, how) = ROWS.iter().find_map(|row| row(line)).or_else(unit)?;
     Some(RankEnd { told_by: EndTeller::List, command: Some(name.to_string()), ..RankEnd::of(how) })

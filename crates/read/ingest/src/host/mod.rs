@@ -101,9 +101,7 @@ impl HostReader {
     /// Takes a line, of each host where its label lists several; true when it belongs to the output of a command that is known.
     pub fn feed(&mut self, line: &TextLine) -> bool {
         match listed_hosts(line.stream) {
-            Some(hosts) => {
-                hosts.iter().fold(false, |belongs, host| self.line(&TextLine { stream: host, ..*line }) || belongs)
-            }
+            Some(hosts) => hosts.iter().filter(|host| self.line(&TextLine { stream: host, ..*line })).count() > 0,
             None => self.line(line),
         }
     }
