@@ -232,11 +232,16 @@ fn data() -> PathBuf {
     root_folder().join("tests/data")
 }
 
-fn explain(format: &str, inputs: &[impl AsRef<Path>]) -> String {
+/// The busbw of the same build.
+pub fn busbw() -> PathBuf {
     let test = std::env::current_exe().expect("the test knows its file");
     let busbw = test.ancestors().nth(2).expect("Cargo puts tests below programs").join("busbw");
     assert!(busbw.is_file(), "{} is not built: make test-all builds it first", busbw.display());
-    let mut command = Command::new(busbw);
+    busbw
+}
+
+fn explain(format: &str, inputs: &[impl AsRef<Path>]) -> String {
+    let mut command = Command::new(busbw());
     command.args(["explain", "--format", format]).args(inputs.iter().map(AsRef::as_ref));
     let output = command.output().expect("busbw runs");
     assert!(matches!(output.status.code(), Some(0 | 1 | 3)), "{}", String::from_utf8_lossy(&output.stderr));

@@ -53,11 +53,15 @@ impl Chromium {
 
     /// Opens a page of this machine.
     pub fn open(&self, file: &Path) -> Page {
+        let file = file.canonicalize().expect("the page was written");
+        self.visit(&format!("file://{}", file.display()))
+    }
+
+    /// Opens the page at an address.
+    pub fn visit(&self, address: &str) -> Page {
         let tab = self.browser.new_tab().expect("a tab");
         tab.set_default_timeout(PATIENCE);
-        let file = file.canonicalize().expect("the page was written");
-        let address = format!("file://{}", file.display());
-        tab.navigate_to(&address).and_then(|tab| tab.wait_until_navigated()).expect("the page opens");
+        tab.navigate_to(address).and_then(|tab| tab.wait_until_navigated()).expect("the page opens");
         Page(tab)
     }
 }
@@ -68,7 +72,16 @@ pub struct Page(Arc<Tab>);
 impl Page {
     /// The value of an expression in the page.
     pub fn value(&self, expression: &str) -> Value {
-        let result = self.0.evaluate(expression, false);
+        self.evaluated(expression, false)
+    }
+
+    /// What a promise in the page comes to.
+    pub fn awaited(&self, promise: &str) -> Value {
+        self.evaluated(promise, true)
+    }
+
+    fn evaluated(&self, expression: &str, awaited: bool) -> Value {
+        let result = self.0.evaluate(expression, awaited);
         result.unwrap_or_else(|e| panic!("{expression}: {e}")).value.unwrap_or(Value::Null)
     }
 

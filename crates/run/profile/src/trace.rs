@@ -19,6 +19,8 @@ pub struct Trace {
     out: Box<dyn Write + Send>,
     /// The numbers that processes have in the trace, by ring: two hosts may have the same.
     numbers: BTreeMap<usize, u32>,
+    /// When its times begin, of the first operation ([`origin_of`]).
+    origin_ns: Option<u64>,
     first: bool,
 }
 
@@ -157,7 +159,7 @@ impl Trace {
     /// What the writer returns.
     pub fn new(mut out: Box<dyn Write + Send>) -> io::Result<Self> {
         out.write_all(b"[")?;
-        Ok(Trace { out, numbers: BTreeMap::new(), first: true })
+        Ok(Trace { out, numbers: BTreeMap::new(), origin_ns: None, first: true })
     }
 
     /// Adds an operation of a process. One without an end is a moment.
@@ -176,7 +178,9 @@ impl Trace {
                 number
             }
         };
-        let begin_us = operation.begin_ns.wrapping_add(since_1970_ns) as f64 / 1e3;
+        let begin_ns = operation.begin_ns.wrapping_add(since_1970_ns);
+        let origin_ns = *self.origin_ns.get_or_insert_with(|| origin_of(begin_ns));
+        let begin_us = begin_ns.saturating_sub(origin_ns) as f64 / 1e3;
         let (ph, length) = match operation.time_ns() {
             Some(time_ns) => ("X", ("dur", json!(time_ns as f64 / 1e3))),
             // A moment of its thread.
@@ -200,4 +204,13 @@ impl Trace {
         self.out.write_all(b"\n]\n")?;
         self.out.flush()
     }
+}
+
+/// The full hour before the last one: what another rank began earlier comes behind it, and traces of other hosts begin with the same.
+///
+/// Readers take a time for a double of microseconds. Since 1970 it would be right to a quarter of a microsecond: slices of a thread
+/// would overlap, and Perfetto drops those.
+fn origin_of(begin_ns: u64) -> u64 {
+    const HOUR_NS: u64 = 3_600_000_000_000;
+    (begin_ns / HOUR_NS).saturating_sub(1) * HOUR_NS
 }
