@@ -173,7 +173,7 @@ impl RecvComm {
             if self.control.reads_next() {
                 self.finish();
                 // Nobody waits for more.
-                if self.requests.under_way() == 0 {
+                if self.requests.under_way() == 0 || (total > 0 && self.control.owes()) {
                     return Ok(total);
                 }
             }

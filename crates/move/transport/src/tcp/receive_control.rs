@@ -19,8 +19,10 @@ pub(super) struct Control {
     from: usize,
     to: usize,
     landing: Option<Landing>,
-    /// Messages since the last acknowledgement that was asked for.
-    unacknowledged: u32,
+    /// What was read last is still in the socket too: the last so many bytes of the buffer.
+    unacknowledged: usize,
+    /// Messages that landed since.
+    landed: u32,
 }
 
 /// What a step came to.
@@ -34,25 +36,10 @@ pub(super) enum Step {
 impl Control {
     /// Room for some messages of the smallest kinds. What is longer is copied only so far.
     const BUFFER: usize = 8 << 10;
-    /// Bytes go one way only, so no answer carries TCP's acknowledgements: each would be a packet of its own, at once after
-    /// each small message, and cost as much as the message. They are asked for after this many messages instead, which is
-    /// fewer than a sender may have under way (TCP's initial window of 10).
-    const ACKNOWLEDGE_EVERY: u32 = 8;
-    /// With nothing to do, half as many messages suffice.
-    const ACKNOWLEDGE_IDLE: u32 = 4;
 
     pub fn new(fd: OwnedFd) -> Self {
-        // An optimisation: if the kernel refuses, go on without it.
-        let _ = socket::set_option(&fd, libc::IPPROTO_TCP, libc::TCP_QUICKACK, 0);
-        Control {
-            fd,
-            ended: false,
-            buffer: vec![0; Self::BUFFER].into_boxed_slice(),
-            from: 0,
-            to: 0,
-            landing: None,
-            unacknowledged: 0,
-        }
+        let buffer = vec![0; Self::BUFFER].into_boxed_slice();
+        Control { fd, ended: false, buffer, from: 0, to: 0, landing: None, unacknowledged: 0, landed: 0 }
     }
 
     /// Whether the peer has closed it, and all that came before is used.
@@ -68,6 +55,11 @@ impl Control {
     /// Whether the next step needs the socket.
     pub fn reads_next(&self) -> bool {
         self.landing.is_some() || self.to - self.from < InlineHeader::SIZE
+    }
+
+    /// Whether a message has landed that is still to be acknowledged: to whoever waits for it, it comes first.
+    pub fn owes(&self) -> bool {
+        self.unacknowledged > 0
     }
 
     /// Lands what is buffered, or else reads.
@@ -95,40 +87,55 @@ impl Control {
         unsafe { std::ptr::copy_nonoverlapping(early.as_ptr(), landing.rest().0, there) };
         self.from += there;
         if landing.land(there, shared)? {
-            self.landed();
+            self.landed()?;
         } else {
             self.landing = Some(landing);
+            self.acknowledge()?;
         }
         Ok(Step::Moved(InlineHeader::SIZE + there))
     }
 
     /// One receive: what is missing of a message, and what comes behind it.
     fn read(&mut self, shared: &ReceiveShared) -> Result<Step, Failure> {
-        self.buffer.copy_within(self.from..self.to, 0);
-        (self.from, self.to) = (0, self.to - self.from);
-        let (next, missing) = self.landing.as_ref().map_or((std::ptr::null_mut(), 0), Landing::rest);
-        let free = &mut self.buffer[self.to..];
-        let mut parts = [socket::part(next, missing), socket::part(free.as_mut_ptr(), free.len())];
+        let Some(landing) = &mut self.landing else { return self.look() };
+        let (next, missing) = landing.rest();
+        (self.from, self.to) = (0, 0);
+        let mut parts = [socket::part(next, missing), socket::part(self.buffer.as_mut_ptr(), self.buffer.len())];
         // SAFETY: the room is writable by the promise of `irecv`, and only the control socket brings this message; the
-        // buffer is ours.
-        match unsafe { socket::receive(&self.fd, &mut parts) }? {
+        // buffer is ours, and all of it was used.
+        match unsafe { socket::receive(&self.fd, &mut parts, 0) }? {
             Received::Bytes(received) => {
-                let of_message = received.min(missing);
-                self.to += received - of_message;
-                if let Some(landing) = &mut self.landing
-                    && landing.land(of_message, shared)?
-                {
-                    self.landed();
+                self.to = received.saturating_sub(missing);
+                if landing.land(received.min(missing), shared)? {
+                    self.landed()?;
                 }
                 Ok(Step::Moved(received))
             }
-            Received::Nothing => {
-                if self.unacknowledged >= Self::ACKNOWLEDGE_IDLE {
-                    self.acknowledge();
-                }
+            Received::Nothing => Ok(Step::Nothing),
+            Received::Ended => Err(Failure::Closed),
+        }
+    }
+
+    /// Reads what is there into the buffer, and leaves it in the socket.
+    fn look(&mut self) -> Result<Step, Failure> {
+        let begin = self.from.min(self.to - self.unacknowledged);
+        self.buffer.copy_within(begin..self.to, 0);
+        (self.from, self.to) = (self.from - begin, self.to - begin);
+        let free = &mut self.buffer[self.to - self.unacknowledged..];
+        let mut parts = [socket::part(free.as_mut_ptr(), free.len())];
+        // SAFETY: the buffer is ours.
+        match unsafe { socket::receive(&self.fd, &mut parts, libc::MSG_PEEK) }? {
+            Received::Bytes(there) if there > self.unacknowledged => {
+                let moved = there - self.unacknowledged;
+                self.to += moved;
+                self.unacknowledged = there;
+                Ok(Step::Moved(moved))
+            }
+            Received::Nothing | Received::Bytes(_) => {
+                self.acknowledge()?;
                 Ok(Step::Nothing)
             }
-            Received::Ended if self.landing.is_some() || self.to > 0 => Err(Failure::Closed),
+            Received::Ended if self.to > self.from => Err(Failure::Closed),
             Received::Ended => {
                 self.ended = true;
                 Ok(Step::Nothing)
@@ -136,19 +143,111 @@ impl Control {
         }
     }
 
-    fn landed(&mut self) {
+    fn landed(&mut self) -> Result<(), Failure> {
         self.landing = None;
-        self.unacknowledged += 1;
-        if self.unacknowledged >= Self::ACKNOWLEDGE_EVERY {
-            self.acknowledge();
+        self.landed += 1;
+        // Two that nobody acknowledges, where nobody asks for more either, are sent again within milliseconds (TCP's tail loss
+        // probe); one waits for longer than the kernel delays its acknowledgement.
+        if self.landed > 1 { self.acknowledge() } else { Ok(()) }
+    }
+
+    /// Takes out of the socket what was read of it.
+    ///
+    /// Bytes go one way only, so that no answer carries TCP's acknowledgements: the kernel sends a packet for them when the
+    /// socket is emptied, which costs as much as a message. So it is done when nothing else is there to do: while the answer
+    /// is on its way.
+    fn acknowledge(&mut self) -> Result<(), Failure> {
+        self.landed = 0;
+        while self.unacknowledged > 0 {
+            let again = &mut self.buffer[self.to - self.unacknowledged..self.to];
+            let mut parts = [socket::part(again.as_mut_ptr(), again.len())];
+            // SAFETY: the buffer is ours; the same bytes come to the same place.
+            match unsafe { socket::receive(&self.fd, &mut parts, 0) }? {
+                Received::Bytes(received) => self.unacknowledged -= received,
+                Received::Nothing | Received::Ended => self.unacknowledged = 0,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Control {
+    /// A socket that is closed with bytes in it resets the connection.
+    fn drop(&mut self) {
+        let _ = self.acknowledge();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tcp::GroupedRoom;
+    use std::io::Write;
+    use std::os::unix::net::UnixStream;
+
+    /// A control socket whose peer sends `messages`, the rooms that these land in, and the peer.
+    fn control(messages: &[&str]) -> (Control, ReceiveShared, Vec<Vec<u8>>, UnixStream) {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        ours.set_nonblocking(true).unwrap();
+        let shared = ReceiveShared::new(false);
+        let mut rooms: Vec<_> = messages.iter().map(|text| vec![0; text.len()]).collect();
+        for (message, (text, room)) in (0..).zip(messages.iter().zip(&mut rooms)) {
+            shared.post(message, &[GroupedRoom { data: room.as_mut_ptr(), len: room.len(), tag: 0 }]);
+            let header = InlineHeader { message, len: text.len() as u32, tag: 0, sum: 0 };
+            theirs.write_all(&[&header.to_bytes(false)[..], text.as_bytes()].concat()).unwrap();
+        }
+        (Control::new(ours.into()), shared, rooms, theirs)
+    }
+
+    /// How many bytes are in its socket.
+    fn in_socket(control: &Control) -> usize {
+        let mut bytes = [0; 256];
+        let mut parts = [socket::part(bytes.as_mut_ptr(), bytes.len())];
+        // SAFETY: the bytes are of this stack.
+        match unsafe { socket::receive(&control.fd, &mut parts, libc::MSG_PEEK) }.unwrap() {
+            Received::Bytes(there) => there,
+            Received::Nothing | Received::Ended => 0,
         }
     }
 
-    /// Sends TCP's acknowledgement now, and goes on delaying the next ones.
-    fn acknowledge(&mut self) {
-        for quick in [1, 0] {
-            let _ = socket::set_option(&self.fd, libc::IPPROTO_TCP, libc::TCP_QUICKACK, quick);
+    fn moves(control: &mut Control, shared: &ReceiveShared) -> bool {
+        matches!(control.step(shared).unwrap(), Step::Moved(_))
+    }
+
+    #[test]
+    fn one_message_is_acknowledged_once_nothing_else_is_there() {
+        let (mut control, shared, rooms, _peer) = control(&["one"]);
+        while !control.owes() || !control.reads_next() {
+            assert!(moves(&mut control, &shared));
         }
-        self.unacknowledged = 0;
+        assert_eq!((rooms, in_socket(&control)), (vec![b"one".to_vec()], InlineHeader::SIZE + 3));
+        assert!(!moves(&mut control, &shared));
+        assert_eq!(in_socket(&control), 0);
+    }
+
+    #[test]
+    fn two_messages_are_acknowledged_at_once() {
+        let (mut control, shared, rooms, _peer) = control(&["one", "three"]);
+        while shared.complete(1).is_none() {
+            assert!(moves(&mut control, &shared));
+        }
+        assert_eq!((rooms, in_socket(&control)), (vec![b"one".to_vec(), b"three".to_vec()], 0));
+    }
+
+    #[test]
+    fn a_header_may_come_in_two_parts_behind_a_message() {
+        let (mut control, shared, mut rooms, mut peer) = control(&["one"]);
+        let mut room = vec![0; 5];
+        shared.post(1, &[GroupedRoom { data: room.as_mut_ptr(), len: room.len(), tag: 0 }]);
+        let header = InlineHeader { message: 1, len: 5, tag: 0, sum: 0 }.to_bytes(false);
+        peer.write_all(&header[..10]).unwrap();
+        while moves(&mut control, &shared) {}
+        assert_eq!(in_socket(&control), 0);
+        peer.write_all(&[&header[10..], b"three"].concat()).unwrap();
+        drop(peer);
+        while moves(&mut control, &shared) {}
+        rooms.push(room);
+        assert_eq!(rooms, [b"one".to_vec(), b"three".to_vec()]);
+        assert!(!moves(&mut control, &shared) && control.ended());
     }
 }

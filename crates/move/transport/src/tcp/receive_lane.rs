@@ -84,7 +84,7 @@ impl ReceiveSocket {
         let mut parts = [socket::part(next, missing), socket::part(header.as_ptr(), header.len())];
         let asked = missing + header.len();
         // SAFETY: the room is writable by the promise of `irecv`, and nobody else receives this chunk; the header is ours.
-        match unsafe { socket::receive(&self.fd, &mut parts) }? {
+        match unsafe { socket::receive(&self.fd, &mut parts, 0) }? {
             Received::Nothing => {
                 self.readable = false;
                 Ok(0)

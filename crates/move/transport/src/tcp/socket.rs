@@ -54,11 +54,15 @@ pub(super) enum Received {
 ///
 /// # Safety
 /// Each part names writable memory that nobody else looks at.
-pub(super) unsafe fn receive(socket: &OwnedFd, parts: &mut [libc::iovec]) -> std::result::Result<Received, Failure> {
+pub(super) unsafe fn receive(
+    socket: &OwnedFd,
+    parts: &mut [libc::iovec],
+    flags: libc::c_int,
+) -> std::result::Result<Received, Failure> {
     let mut message = message(parts);
     loop {
         // SAFETY: the parts are writable by the caller's promise; the header lives on this stack.
-        let received = unsafe { libc::recvmsg(socket.as_raw_fd(), &mut message, libc::MSG_DONTWAIT) };
+        let received = unsafe { libc::recvmsg(socket.as_raw_fd(), &mut message, libc::MSG_DONTWAIT | flags) };
         match usize::try_from(received) {
             Ok(0) => return Ok(Received::Ended),
             Ok(received) => return Ok(Received::Bytes(received)),
