@@ -1,7 +1,8 @@
 //! What ranks wait for in Gloo's collectives where one takes no part, or nothing gets through to some of them.
 //!
 //! The order of sends, receives and waits is that of gloo/allreduce.cc (its ring), allgather.cc, broadcast.cc and barrier.cc. What is sent leaves once
-//! the other end has asked for it (gloo/transport/tcp/pair.cc), so who waits for what at last does not depend on how fast anybody is.
+//! the other end has asked for it (gloo/transport/tcp/pair.cc), so who waits for what at last does not depend on how fast anybody is; but where a
+//! cable is cut, on who had come before.
 
 use std::collections::VecDeque;
 
@@ -13,6 +14,14 @@ pub(super) const MOST_RANKS: usize = 32;
 pub(super) enum Wait {
     Send,
     Receive,
+}
+
+/// Where a rank stands for good.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Stuck {
+    pub wait: Wait,
+    /// With whom it has a send or a receive that is not done: it hears when these close their connection.
+    pub peers: Vec<usize>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -88,25 +97,24 @@ impl Algorithm {
         steps
     }
 
-    /// What each rank waits for at last: nothing where it gets to the end, or takes no part. `open`: whether anything gets from one rank to another.
+    /// What each rank waits for at last: nothing where it gets to the end, or takes no part. `open`: whether anything gets from one rank to another;
+    /// `early`: who had come, and gone as far as these let each other, when all was open yet.
     pub fn waits(
         self,
         (ranks, elements): (usize, usize),
         absent: Option<usize>,
-        open: impl Fn(usize, usize) -> bool,
-    ) -> Vec<Option<Wait>> {
+        open: &dyn Fn(usize, usize) -> bool,
+        early: &dyn Fn(usize) -> bool,
+    ) -> Vec<Option<Stuck>> {
         let steps = |rank| if absent == Some(rank) { Vec::new() } else { self.steps(rank, ranks, elements) };
         let mut all: Vec<Progress> =
             (0..ranks).map(|rank| Progress { steps: steps(rank), ..Progress::default() }).collect();
-        let mut channels = Channels { ranks, counts: vec![[0; 2]; ranks * ranks] };
-        let mut moved = true;
-        while moved {
-            moved = false;
-            for (rank, one) in all.iter_mut().enumerate() {
-                moved |= one.go_on(rank, &mut channels, &open);
-            }
-        }
-        all.iter().map(Progress::waits_for).collect()
+        let none = vec![[0; 2]; ranks * ranks];
+        let mut channels = Channels { ranks, counts: none.clone(), passed: none };
+        channels.run(&mut all, early, &|_, _| true);
+        channels.passed = channels.counts.iter().map(|[sent, asked]| [*asked, *sent.min(asked)]).collect();
+        channels.run(&mut all, &|_| true, open);
+        all.iter().map(|one| one.stuck(&channels, open)).collect()
     }
 }
 
@@ -128,15 +136,39 @@ fn ring(steps: &mut Vec<Step>, [sent, received]: [usize; 2], rank: usize, ranks:
     }
 }
 
-/// How much was sent from each rank to each other, and asked for.
+/// What goes from each rank to each other.
 struct Channels {
     ranks: usize,
+    /// How much was sent, and asked for.
     counts: Vec<[usize; 2]>,
+    /// How much was asked for, and arrived, when all was open yet: such a send is done, whatever becomes of the data.
+    passed: Vec<[usize; 2]>,
 }
+
+/// From whom to whom, and how many of that channel came before.
+type Message = (usize, usize, usize);
 
 impl Channels {
     fn between(&mut self, from: usize, to: usize) -> &mut [usize; 2] {
         &mut self.counts[from * self.ranks + to]
+    }
+
+    /// Lets some ranks go as far as they get.
+    fn run(&mut self, all: &mut [Progress], come: &dyn Fn(usize) -> bool, open: &dyn Fn(usize, usize) -> bool) {
+        let mut moved = true;
+        while moved {
+            moved = false;
+            for (rank, one) in all.iter_mut().enumerate().filter(|(rank, _)| come(*rank)) {
+                moved |= one.go_on(rank, self, open);
+            }
+        }
+    }
+
+    fn is_done(&self, wait: Wait, (from, to, before): Message, open: &dyn Fn(usize, usize) -> bool) -> bool {
+        let at = from * self.ranks + to;
+        let [sent, asked] = self.counts[at];
+        let [asked_then, arrived] = self.passed[at];
+        before < if wait == Wait::Send { asked_then } else { arrived } || open(from, to) && before < sent.min(asked)
     }
 }
 
@@ -145,14 +177,14 @@ impl Channels {
 struct Progress {
     steps: Vec<Step>,
     at: usize,
-    /// What it has sent and asked for, and not waited for: from whom to whom, and how many of that channel came before.
-    sent: VecDeque<(usize, usize, usize)>,
-    asked: VecDeque<(usize, usize, usize)>,
+    /// What it has sent and asked for, and not waited for.
+    sent: VecDeque<Message>,
+    asked: VecDeque<Message>,
 }
 
 impl Progress {
     /// Goes as far as others let it; whether it moved.
-    fn go_on(&mut self, rank: usize, channels: &mut Channels, open: &impl Fn(usize, usize) -> bool) -> bool {
+    fn go_on(&mut self, rank: usize, channels: &mut Channels, open: &dyn Fn(usize, usize) -> bool) -> bool {
         let began = self.at;
         while let Some(step) = self.steps.get(self.at) {
             match *step {
@@ -168,9 +200,7 @@ impl Progress {
                 }
                 Step::Await(wait) => {
                     let queue = if wait == Wait::Send { &mut self.sent } else { &mut self.asked };
-                    let Some((from, to, before)) = queue.front().copied() else { break };
-                    let [sent, asked] = *channels.between(from, to);
-                    if !open(from, to) || sent.min(asked) <= before {
+                    if !queue.front().is_some_and(|message| channels.is_done(wait, *message, open)) {
                         break;
                     }
                     queue.pop_front();
@@ -181,11 +211,12 @@ impl Progress {
         self.at > began
     }
 
-    fn waits_for(&self) -> Option<Wait> {
-        match self.steps.get(self.at) {
-            Some(Step::Await(wait)) => Some(*wait),
-            _ => None,
-        }
+    fn stuck(&self, channels: &Channels, open: &dyn Fn(usize, usize) -> bool) -> Option<Stuck> {
+        let Some(Step::Await(wait)) = self.steps.get(self.at) else { return None };
+        let pending = |wait: Wait| move |message: &&Message| !channels.is_done(wait, **message, open);
+        let sent = self.sent.iter().filter(pending(Wait::Send)).map(|(_, to, _)| *to);
+        let asked = self.asked.iter().filter(pending(Wait::Receive)).map(|(from, ..)| *from);
+        Some(Stuck { wait: *wait, peers: sent.chain(asked).collect() })
     }
 }
 
@@ -193,8 +224,8 @@ impl Progress {
 mod tests {
     use super::*;
 
-    fn told(waits: &[Option<Wait>]) -> String {
-        let letter = |wait: &Option<Wait>| match wait {
+    fn told(waits: &[Option<Stuck>]) -> String {
+        let letter = |stuck: &Option<Stuck>| match stuck.as_ref().map(|stuck| stuck.wait) {
             Some(Wait::Send) => 's',
             Some(Wait::Receive) => 'r',
             None => '.',
@@ -218,7 +249,7 @@ mod tests {
             (Barrier, 2, 1, 0, ".r"),
         ];
         for (algorithm, ranks, elements, absent, expected) in cases {
-            let found = told(&algorithm.waits((ranks, elements), Some(absent), |_, _| true));
+            let found = told(&algorithm.waits((ranks, elements), Some(absent), &|_, _| true, &|_| false));
             let known = found.chars().zip(expected.chars()).all(|(a, b)| b == '.' || a == b);
             assert!(known, "{algorithm:?} of {ranks} without {absent}: {found}, not {expected}");
         }
@@ -228,7 +259,7 @@ mod tests {
     fn all_get_to_the_end_where_nothing_is_in_the_way() {
         for algorithm in [Algorithm::AllReduce, Algorithm::AllGather, Algorithm::Broadcast, Algorithm::Barrier] {
             for (ranks, elements) in [(2, 1), (3, 2), (5, 1000), (8, 17), (MOST_RANKS, 100)] {
-                let waits = algorithm.waits((ranks, elements), None, |_, _| true);
+                let waits = algorithm.waits((ranks, elements), None, &|_, _| true, &|_| false);
                 assert!(waits.iter().all(Option::is_none), "{algorithm:?} of {ranks}: {}", told(&waits));
             }
         }
@@ -238,7 +269,18 @@ mod tests {
     #[test]
     fn a_host_that_is_cut_off_shows() {
         let of_host = |rank: usize| rank / 2 == 1;
-        let waits = Algorithm::AllReduce.waits((6, 1000), None, |one, other| of_host(one) == of_host(other));
+        let open = |one: usize, other: usize| of_host(one) == of_host(other);
+        let waits = Algorithm::AllReduce.waits((6, 1000), None, &open, &|_| false);
         assert_eq!(told(&waits), "rrsrss");
+        // Rank 1 hears when rank 0 closes its connection, or when rank 2 does, which it would not.
+        assert_eq!(waits[2].as_ref().map(|stuck| stuck.peers.as_slice()), Some(&[1, 1][..]));
+    }
+
+    /// Ranks 2 and 3 had come: what rank 2 had asked rank 3 for counts as sent there, though it no longer arrives.
+    #[test]
+    fn who_came_before_a_cable_was_cut_may_wait_for_something_else() {
+        let open = |one: usize, other: usize| (one == 2) == (other == 2);
+        let waits = |early: &dyn Fn(usize) -> bool| told(&Algorithm::AllReduce.waits((4, 1000), None, &open, early));
+        assert_eq!((waits(&|_| false), waits(&|rank| rank >= 2)), ("rrrs".into(), "rrss".into()));
     }
 }

@@ -8,25 +8,34 @@ mod gloo;
 mod links;
 mod moment;
 mod output;
+mod paces;
 mod shown;
+mod stalled;
 
 use crate::case::Case;
 use crate::ranks::{RankSet, RankView, Ranks};
-use busbw_model::{CollectiveCall, CulpritClass, Evidence, FlightEntry, GroupName, ProcessGroup, Suspects, WorkState};
+use busbw_model::{
+    CollectiveCall, CulpritClass, Ended, Evidence, FlightEntry, GroupName, ProcessGroup, RankEnd, Suspects, WorkState,
+};
+use explained::Cause;
 use moment::is_of_a_moment;
 pub(crate) use moment::{is_unsure_of, moved};
 use shown::{
     call_of, has_timed_out, is_between_two, is_idle, is_killed, is_of_sizes, lives_elsewhere, may_wait, waits_unseen,
 };
 pub(crate) use shown::{class_of_stack, has_lost, is_in_collective};
-use std::collections::BTreeMap;
+use std::cell::OnceCell;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Who is at fault, where the inputs show that ranks wait for others.
 pub(crate) fn suspects(case: &Case) -> Option<Suspects> {
-    let job = Job { case, ranks: &case.ranks };
+    let job = Job::of(case);
     let all = case.ranks.all();
     if job.ended_well() {
         return None;
+    }
+    if let Some(stalled) = job.stalled() {
+        return Some(stalled);
     }
     let waiting = job.waiting();
     let diverged = job.diverged();
@@ -35,33 +44,7 @@ pub(crate) fn suspects(case: &Case) -> Option<Suspects> {
     if all.len() < 2 || of_two || !shown || is_of_a_moment(case) || is_dumps_alone(case) && moved(case) {
         return None;
     }
-    // Who has no dump may just not have been asked for it: others must be seen to fail, or to stand still.
-    let told = is_told(case);
-    let of_told = |sign: RankSet| if told { sign } else { RankSet::new() };
-    let signs: [RankSet; 22] = [
-        job.cut_off(),
-        job.slowed(),
-        job.unreachable(),
-        job.stopped(),
-        job.killed(),
-        diverged.clone(),
-        job.sizes_differ(),
-        job.waited_for(),
-        job.idle(),
-        job.outside_collectives(),
-        job.stands_elsewhere(),
-        job.silent(),
-        job.went_another_way(),
-        job.alone(),
-        job.ended_unheard(),
-        job.elsewhere(),
-        job.explained(),
-        job.earliest(),
-        job.late(),
-        of_told(job.supposed()),
-        of_told(job.without_dump()),
-        job.speaks_otherwise(),
-    ];
+    let signs = job.signs(diverged.clone());
     let mut suspects = all.clone();
     for sign in &signs {
         let narrowed: RankSet = suspects.intersection(sign).copied().collect();
@@ -78,6 +61,14 @@ pub(crate) fn suspects(case: &Case) -> Option<Suspects> {
     if class == Some(CulpritClass::Network) && suspects.iter().all(|rank| job.misses_data(*rank)) {
         job.widen_to_host(&mut suspects);
     }
+    // Where nothing shows what they do, most ranks are not the ones that the others wait for.
+    if class.is_none() && suspects.len() * 2 > all.len() {
+        return None;
+    }
+    // A cable is of one host: where it may be that of several, none is named.
+    if class == Some(CulpritClass::Network) && job.hosts_of(&suspects).len() > 1 {
+        suspects.clear();
+    }
     Some(Suspects::of(suspects.into_iter().collect(), class))
 }
 
@@ -93,12 +84,12 @@ pub(crate) fn is_dumps_alone(case: &Case) -> bool {
 
 /// Whether the output of the job shows that it went on and ended well.
 pub(crate) fn ended_well(case: &Case) -> bool {
-    Job { case, ranks: &case.ranks }.ended_well()
+    Job::of(case).ended_well()
 }
 
 /// Ranks that wait for others.
 pub(crate) fn waiting(case: &Case) -> RankSet {
-    Job { case, ranks: &case.ranks }.waiting()
+    Job::of(case).waiting()
 }
 
 /// Whether nothing shows what the suspects do instead.
@@ -129,6 +120,7 @@ pub(crate) fn evidence(case: &Case, suspects: &Suspects) -> Vec<Evidence> {
 struct Job<'a> {
     case: &'a Case<'a>,
     ranks: &'a Ranks<'a>,
+    causes: OnceCell<Vec<Cause>>,
 }
 
 /// Where a rank is, by its dump.
@@ -137,14 +129,55 @@ fn at<'a>(ranks: &'a Ranks, rank: u32) -> Option<&'a FlightEntry> {
 }
 
 impl<'a> Job<'a> {
+    fn of(case: &'a Case<'a>) -> Self {
+        Job { case, ranks: &case.ranks, causes: OnceCell::new() }
+    }
+
+    /// Sets of ranks that stand out, the surest first.
+    fn signs(&self, diverged: RankSet) -> [RankSet; 24] {
+        // Who has no dump may just not have been asked for it: others must be seen to fail, or to stand still.
+        let told = is_told(self.case);
+        let of_told = |sign: RankSet| if told { sign } else { RankSet::new() };
+        [
+            self.cut_off(),
+            self.slowed(),
+            self.unreachable(),
+            self.stopped(),
+            self.killed(),
+            diverged,
+            self.sizes_differ(),
+            self.waited_for(),
+            self.idle(),
+            self.outside_collectives(),
+            self.stands_elsewhere(),
+            self.silent(),
+            self.went_another_way(),
+            self.past_all(),
+            self.alone(),
+            self.ended_unheard(),
+            self.counts_less(),
+            self.elsewhere(),
+            self.explained(),
+            self.earliest(),
+            self.late(),
+            of_told(self.supposed()),
+            of_told(self.without_dump()),
+            self.speaks_otherwise(),
+        ]
+    }
+
     fn groups(&self) -> &'a [ProcessGroup] {
         &self.case.run.process_groups
     }
 
     fn group_of(&self, entry: &FlightEntry) -> Option<&'a ProcessGroup> {
-        let same = |group: &&ProcessGroup| match (&group.name.name, &entry.group.name) {
+        self.group_named(&entry.group)
+    }
+
+    fn group_named(&self, name: &GroupName) -> Option<&'a ProcessGroup> {
+        let same = |group: &&ProcessGroup| match (&group.name.name, &name.name) {
             (Some(one), Some(other)) => one == other,
-            _ => group.name.to_string() == entry.group.to_string(),
+            _ => group.name.to_string() == name.to_string(),
         };
         self.groups().iter().find(same)
     }
@@ -167,6 +200,11 @@ impl<'a> Job<'a> {
         told && !ends.failed() && ends.interrupted.is_none() && ends.beside.is_empty()
     }
 
+    /// The hosts of ranks, as far as they are known.
+    fn hosts_of(&self, ranks: &RankSet) -> BTreeSet<&'a str> {
+        ranks.iter().filter_map(|rank| self.ranks.get(*rank)?.host).collect()
+    }
+
     /// All ranks of the suspects' host, where nothing gets through to it: the cable is the host's.
     fn widen_to_host(&self, suspects: &mut RankSet) {
         let ranks: Vec<u32> = suspects.iter().copied().collect();
@@ -178,14 +216,22 @@ impl<'a> Job<'a> {
     /// Whether a rank is in an operation that the others of its group called as it did: nothing but data is missing.
     fn misses_data(&self, rank: u32) -> bool {
         let Some(open) = at(self.ranks, rank).filter(|at| at.state != WorkState::Completed) else { return false };
-        let others = self.group_of(open).map_or(0, |group| group.ranks.len());
-        others > 1 && self.waits_for(rank).is_empty() && self.may_wait_for(rank).is_empty()
+        let group = self.group_of(open).filter(|group| group.ranks.len() > 1 && self.called_alike(group, open));
+        group.is_some() && self.waits_for(rank).is_empty() && self.may_wait_for(rank).is_empty()
     }
 
     /// Ranks that are stopped; else those of which one at least does not react to signals.
     fn stopped(&self) -> RankSet {
         let stopped = self.ranks.which(|view| view.stopped.is_some());
         if stopped.is_empty() { self.ranks.which(|view| view.unended.is_some()) } else { stopped }
+    }
+
+    /// Whether launchers were told to end their ranks, and all did: torchrun ends by this exception of its own when its ranks have
+    /// (`torch/distributed/elastic/multiprocessing/api.py`), and a stopped rank does not.
+    fn all_obeyed(&self) -> bool {
+        let told =
+            |end: &RankEnd| matches!(&end.how, Ended::Exception { kind, .. } if kind.ends_with("SignalException"));
+        self.case.run.unended.is_empty() && self.case.run.ends.iter().any(told)
     }
 
     /// The one rank whose dump shows that it waits for nobody, where those of others show that they wait.
@@ -280,10 +326,12 @@ impl<'a> Job<'a> {
         wanted.into_iter().filter(|rank| count(rank) == most).collect()
     }
 
-    /// Ranks for whom others may wait that wait for none of those that are known.
+    /// Ranks for whom others may wait that wait for none of those that are known; where these are many, dumps lack and nothing else is known of them.
     fn supposed(&self) -> RankSet {
-        let stuck = self.ranks.all().into_iter().filter(|rank| self.waits_for(*rank).is_empty());
-        stuck.flat_map(|rank| self.may_wait_for(rank)).collect()
+        let all = self.ranks.all();
+        let stuck = all.iter().filter(|rank| self.waits_for(**rank).is_empty());
+        let supposed: RankSet = stuck.flat_map(|rank| self.may_wait_for(*rank)).collect();
+        if supposed.len() > 1 && supposed.len() * 2 >= all.len() { RankSet::new() } else { supposed }
     }
 
     /// Ranks that the watchdogs' numbers show to be behind.
@@ -351,16 +399,17 @@ impl<'a> Job<'a> {
         if let Some(stack) = views().find_map(|view| view.stack) {
             return Some(class_of_stack(stack));
         }
-        if has(&self.alone())
+        if has(&self.past_all())
+            || has(&self.alone())
             || has(&self.elsewhere())
+            || has(&self.earliest())
             || !self.ranks.which(|view| view.end.is_some_and(is_of_sizes)).is_empty()
         {
             return Some(CulpritClass::Divergence);
         }
-        // Whoever waited as long as the others, in the same call, called it in time.
+        // Whoever waited as long as the others, in the same call, called it in time: another one of that line, or it is cut off.
         if views().all(has_timed_out) && suspects.iter().all(|rank| self.shares_its_call(*rank)) {
-            let absent = !suspects.iter().all(|rank| self.may_be_cut_off(*rank));
-            return Some(if absent { CulpritClass::Divergence } else { CulpritClass::Network });
+            return self.class_of_causes(suspects);
         }
         if views().all(has_timed_out) {
             return Some(CulpritClass::Divergence);
@@ -368,6 +417,7 @@ impl<'a> Job<'a> {
         if !self.case.run.outputs.is_empty()
             && views().all(|view| view.dump.is_none())
             && self.without_dump().len() == suspects.len()
+            && !self.all_obeyed()
         {
             return Some(CulpritClass::Stopped);
         }

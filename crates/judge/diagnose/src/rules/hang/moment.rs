@@ -8,21 +8,24 @@ use std::collections::BTreeMap;
 
 /// Whether one dump alone shows that anybody waits, and no rank called what others did not: a rank that is a little late looks so too.
 pub(crate) fn is_of_a_moment(case: &Case) -> bool {
-    let job = Job { case, ranks: &case.ranks };
+    let job = Job::of(case);
     is_dumps_alone(case) && job.diverged().is_empty() && job.waiting().len() < 2
 }
 
 /// Whether nothing but dumps is given, and they do not show that anybody is at fault: they are of a moment, or as many as half of their ranks are
-/// behind, as ranks of a job are that moves, or the others wait for these in each round, or fewer than two do, and nobody called what others did not.
+/// behind, as ranks of a job are that moves, or the others wait for these in each round, or fewer than two do, or many ranks lack, for whom these may
+/// wait, and nobody called what others did not.
 pub(crate) fn is_unsure_of(case: &Case, finding: &Finding) -> bool {
     let dumps = case.run.flight_dumps.len();
     let many = |suspects: &Suspects| suspects.ranks.len() > 1 && suspects.ranks.len() * 2 >= dumps;
-    let job = Job { case, ranks: &case.ranks };
+    let job = Job::of(case);
     let odd = |suspects: &Suspects| {
         let odd = &job.diverged() | &job.went_another_way();
         suspects.ranks.iter().all(|rank| odd.contains(rank))
     };
-    let few = |suspects: &Suspects| !odd(suspects) && job.led_to(&suspects.ranks).len() < 2;
+    let lacking = case.ranks.which(|view| view.dump.is_none_or(|dump| dump.cut)).len();
+    let lack = lacking * 3 >= case.ranks.all().len();
+    let few = |suspects: &Suspects| !odd(suspects) && (lack || job.led_to(&suspects.ranks).len() < 2);
     let usual = |suspects: &Suspects| many(suspects) || are_always_late(case, suspects) || few(suspects);
     is_of_a_moment(case) || is_dumps_alone(case) && finding.suspects.as_ref().is_some_and(usual)
 }

@@ -53,25 +53,44 @@ impl Job<'_> {
     /// The one rank that stands in the earliest statement of a function in which all stand. Whom it waits for has passed that statement,
     /// without it or a round ago; those in later statements wait for it, or for one that does.
     pub(super) fn earliest(&self) -> RankSet {
+        let apart = self.where_apart();
+        let least = apart.iter().map(|(_, line, _)| *line).min();
+        let earliest = apart.iter().filter(|(_, line, _)| Some(*line) == least).map(|(rank, ..)| *rank);
+        let earliest: RankSet = earliest.collect();
+        if earliest.len() == 1 { earliest } else { RankSet::new() }
+    }
+
+    /// The one rank that called a collective itself from the last of the statements in which all stand, where the others are inside of what theirs call:
+    /// it has left the loop in which these are.
+    pub(super) fn past_all(&self) -> RankSet {
+        let apart = self.where_apart();
+        let most = apart.iter().map(|(_, line, _)| *line).max();
+        let last: Vec<&(u32, u32, bool)> = apart.iter().filter(|(_, line, _)| Some(*line) == most).collect();
+        let inside = apart.iter().filter(|(.., innermost)| !innermost).count();
+        match last.as_slice() {
+            [(rank, _, true)] if inside + 1 == apart.len() => RankSet::from([*rank]),
+            _ => RankSet::new(),
+        }
+    }
+
+    /// The statements of the outermost function in which ranks stand apart, each with whether the rank is in no function below; nothing where they are not
+    /// in one function, and of two ranks, of which either may be the one that is a round ahead.
+    fn where_apart(&self) -> Vec<(u32, u32, bool)> {
         let frames = |rank: u32| Some((rank, standing(self.ranks.get(rank)?)?));
         let standing: Vec<(u32, Vec<ProgramFrame>)> = self.ranks.all().into_iter().filter_map(frames).collect();
-        // Of two, either may be the one that is a round ahead.
         for depth in (0..).take_while(|_| standing.len() > 2) {
             let at: Option<Vec<&ProgramFrame>> = standing.iter().map(|(_, frames)| frames.get(depth)).collect();
             let Some((first, rest)) = at.as_ref().and_then(|at| at.split_first()) else { break };
             if rest.iter().any(|frame| (&frame.file, &frame.function) != (&first.file, &first.function)) {
                 break;
             }
-            if rest.iter().all(|frame| frame.line == first.line) {
-                continue;
+            if rest.iter().any(|frame| frame.line != first.line) {
+                let statement =
+                    |(rank, frames): &(u32, Vec<ProgramFrame>)| (*rank, frames[depth].line, frames.len() == depth + 1);
+                return standing.iter().map(statement).collect();
             }
-            let line = |at: usize| standing[at].1[depth].line;
-            let least = (0..standing.len()).map(line).min();
-            let earliest = (0..standing.len()).filter(|at| Some(line(*at)) == least).map(|at| standing[at].0);
-            let earliest: RankSet = earliest.collect();
-            return if earliest.len() == 1 { earliest } else { RankSet::new() };
         }
-        RankSet::new()
+        Vec::new()
     }
 
     /// Ranks whose traceback shows them elsewhere than most others.
@@ -95,7 +114,7 @@ impl Job<'_> {
         let dumps = self.ranks.which(|view| view.dump.is_some()).len();
         let pair = |rank: u32| {
             let other = (rank + 1) % count;
-            let cleared = dumps > 2 && self.ranks.get(other).is_some_and(|view| view.dump.is_some());
+            let cleared = dumps > 1 && self.ranks.get(other).is_some_and(|view| view.dump.is_some());
             let twice = self.ranks.get(rank).and_then(|view| view.end).is_some_and(got_twice);
             if !self.hands_on().is_empty() {
                 // Whose data it got is open: not every rank hands on around the ring.
@@ -122,25 +141,51 @@ impl Job<'_> {
         self.case.ends.standing.iter().any(|end| end.first && end.ranks == [rank])
     }
 
-    /// Ranks whose last line has another wording than that of most others.
-    pub(super) fn speaks_otherwise(&self) -> RankSet {
-        let mut by_wording: BTreeMap<String, RankSet> = BTreeMap::new();
+    /// Ranks with their last line, by the letters of it.
+    fn last_lines(&self) -> BTreeMap<String, Vec<(u32, &str)>> {
+        let mut by_wording: BTreeMap<String, Vec<(u32, &str)>> = BTreeMap::new();
         for output in &self.case.run.outputs {
             let text = output.last.text.split_once("]:").map_or(&*output.last.text, |(_, text)| text);
             let letters: String = text.chars().filter(|letter| letter.is_alphabetic()).collect();
             if let Some(rank) = output.rank.filter(|_| !letters.is_empty()) {
-                by_wording.entry(letters).or_default().insert(rank);
+                by_wording.entry(letters).or_default().push((rank, text));
             }
         }
-        let most = by_wording.values().map(RankSet::len).max().unwrap_or(0);
-        by_wording.into_values().filter(|ranks| ranks.len() * 2 <= most).flatten().collect()
+        by_wording
     }
 
-    /// Ranks that only lost a connection, where others waited until the time was over: they came when these had gone.
+    /// Ranks whose last line has another wording than that of most others.
+    pub(super) fn speaks_otherwise(&self) -> RankSet {
+        let by_wording = self.last_lines();
+        let most = by_wording.values().map(Vec::len).max().unwrap_or(0);
+        let few = by_wording.into_values().filter(|ranks| ranks.len() * 2 <= most).flatten();
+        few.map(|(rank, _)| rank).collect()
+    }
+
+    /// Ranks whose last line counts one less than that of most others, which says the same otherwise: they have not ended a round that these ended.
+    pub(super) fn counts_less(&self) -> RankSet {
+        let alike = self.last_lines().into_values().max_by_key(Vec::len).unwrap_or_default();
+        let numbers: Vec<(u32, Vec<u64>)> = alike.into_iter().map(|(rank, text)| (rank, numbers(text))).collect();
+        let count = numbers.iter().map(|(_, numbers)| numbers.len()).min().unwrap_or(0);
+        // Seconds differ by one as well: what counts rounds has counted further than a clock's hands.
+        let counter = (0..count).filter_map(|at| {
+            let values: BTreeSet<u64> = numbers.iter().map(|(_, numbers)| numbers[at]).collect();
+            let (least, most) = (*values.first()?, *values.last()?);
+            (values.len() == 2 && least + 1 == most).then_some((least, at))
+        });
+        let Some((least, at)) = counter.max() else { return RankSet::new() };
+        let less = numbers.iter().filter(|(_, numbers)| numbers[at] == least).map(|(rank, _)| *rank);
+        let less: RankSet = less.collect();
+        if less.len() * 2 < numbers.len() { less } else { RankSet::new() }
+    }
+
+    /// Ranks that only lost a connection, where others waited until the time was over: they came when these had gone. Where a host may be cut off, all
+    /// may have come in time.
     pub(super) fn late(&self) -> RankSet {
         let timed_out = self.ranks.which(has_timed_out);
         let closed = self.ranks.which(|view| view.end.is_some_and(has_lost) && !has_timed_out(view));
-        if timed_out.is_empty() { RankSet::new() } else { closed }
+        let in_time = self.causes().iter().any(|cause| cause.cut_off);
+        if timed_out.is_empty() || in_time { RankSet::new() } else { closed }
     }
 
     /// Whether another rank lost the others in the same collective: both called it in time.
@@ -149,4 +194,9 @@ impl Job<'_> {
         let own = call(rank);
         own.is_some() && self.ranks.all().into_iter().any(|other| other != rank && call(other) == own)
     }
+}
+
+/// The whole numbers of a text, in order.
+fn numbers(text: &str) -> Vec<u64> {
+    text.split(|c: char| !c.is_ascii_digit()).filter_map(|digits| digits.parse().ok()).collect()
 }

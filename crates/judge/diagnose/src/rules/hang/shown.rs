@@ -30,6 +30,11 @@ pub(super) fn waited_for(end: &RankEnd) -> Option<Wait> {
     }
 }
 
+/// Whether the other end of a connection closed it: what it sent then got through (`gloo/transport/tcp/pair.cc`).
+pub(super) fn was_left(end: &RankEnd) -> bool {
+    ["Connection closed by peer", "Connection reset by peer"].iter().any(|words| end.source.text.contains(words))
+}
+
 /// The collective in which a rank lost the others.
 pub(super) fn lost_in<'a>(view: &RankView<'a>) -> Option<&'a CollectiveCall> {
     let call = view.end.filter(|end| has_lost(end))?.call.as_ref()?;

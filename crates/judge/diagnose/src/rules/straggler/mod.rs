@@ -40,7 +40,7 @@ fn slow(case: &Case) -> Option<Found> {
         let late = compare(&own)?;
         (clocks.error_ns * CLOCK_MARGIN <= late.excess_ns).then_some((own.place, late))
     })?;
-    if late.since_ns.is_none() && timeline.begins() && late.steps < WARM_UP {
+    if late.since_ns.is_none() && steps.made() < WARM_UP {
         return None;
     }
     let ranks: Vec<u32> = late.ranks.iter().map(|index| timeline.ranks[*index]).collect();
@@ -51,8 +51,8 @@ fn slow(case: &Case) -> Option<Found> {
 /// Lateness must be so many times what clocks may be wrong by.
 const CLOCK_MARGIN: f64 = 4.0;
 
-/// A rank that is late from a job's first step on is told after so many: first steps fill caches, and differ by rank.
-const WARM_UP: u32 = 20;
+/// A rank that is late as far back as the recorders reach is told when a job has made so many steps: first steps fill caches, and differ by rank.
+const WARM_UP: f64 = 20.0;
 
 impl Found {
     fn finding(self, case: &Case) -> Finding {

@@ -47,6 +47,15 @@ pub(super) struct Span {
 /// The steps that all ranks made, by the number of the collective that begins each.
 pub(super) struct Steps(pub BTreeMap<u64, Vec<Span>>);
 
+impl Steps {
+    /// How many the job has made since it began, as the numbers of its collectives show.
+    pub fn made(&self) -> f64 {
+        let firsts: Vec<u64> = self.0.keys().copied().collect();
+        let each = median(firsts.windows(2).map(|pair| (pair[1] - pair[0]) as f64));
+        firsts.last().zip(each).map_or(0.0, |(last, each)| *last as f64 / each)
+    }
+}
+
 impl Timeline {
     /// Of a job of which all ranks wrote down when they called collectives.
     pub fn of(case: &Case) -> Option<Self> {
@@ -106,11 +115,6 @@ impl Timeline {
         }
         steps.retain(|_, spans| spans.len() == self.ranks.len());
         Some(Steps(steps))
-    }
-
-    /// Whether the first collectives of the job are among the calls.
-    pub fn begins(&self) -> bool {
-        self.come.keys().any(|(_, sequence)| *sequence == 1)
     }
 
     /// Whether ranks are all those of a group: what they share may be slow, rather than any of them.
