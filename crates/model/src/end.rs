@@ -112,6 +112,8 @@ pub enum EndTeller {
     Runner,
     /// A list of what runs on a cluster: others' as well.
     List,
+    /// What reports on a whole job, as a batch system's mail does: it stands in front of the job's output or behind it.
+    Report,
 }
 
 /// How a process ended.

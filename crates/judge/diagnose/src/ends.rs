@@ -49,9 +49,7 @@ impl<'a> Ends<'a> {
                 Ended::Exception { traceback: false, kind, message, .. } if !is_of_torch(kind, message) => {
                     alone.push(end)
                 }
-                _ if refuters.may_be_beside(end) || end.told_by == EndTeller::Runner && refuters.ended_well() => {
-                    beside.push(end)
-                }
+                _ if refuters.may_be_beside(end) || is_of_commands(end) && refuters.ended_well() => beside.push(end),
                 _ if success.is_some_and(|success| success.source.place.input == end.source.place.input) => {
                     ends.after_success.push(end);
                 }
@@ -65,9 +63,10 @@ impl<'a> Ends<'a> {
         let explains = |end: &&RankEnd| ends.failed_after(end.source.place);
         let (of_run, beside): (Vec<&RankEnd>, _) = beside.into_iter().partition(explains);
         // A list without a name tells of an earlier run of the same container.
-        let is_open = |end: &&RankEnd| match end.command.is_some() || end.told_by == EndTeller::Runner {
-            true => !refuters.ended_well_after(end.source.place),
-            false => !refuters.ended_well(),
+        let is_open = |end: &&RankEnd| match (end.told_by, &end.command) {
+            (EndTeller::Report, _) | (EndTeller::List, Some(_)) => true,
+            (EndTeller::Runner, _) | (_, Some(_)) => !refuters.ended_well_after(end.source.place),
+            _ => !refuters.ended_well(),
         };
         ends.beside = beside.into_iter().filter(is_open).collect();
         ends.standing.extend(alone.into_iter().chain(of_run));
@@ -142,6 +141,11 @@ fn repeats(report: &RankEnd, ranks: &[u32], said: &RankEnd) -> bool {
     let same_rank = !ranks.is_empty() && ranks == said.ranks;
     let crashed = matches!(&said.how, Ended::Crash { what, message, .. } if follows(what, message));
     crashed && (same_rank || report.source.place.input == said.source.place.input)
+}
+
+/// Whether it is told of what runs commands, one of which may have failed behind the run.
+fn is_of_commands(end: &RankEnd) -> bool {
+    matches!(end.told_by, EndTeller::Runner | EndTeller::Report)
 }
 
 /// Whether an input holds little more than the line at a place: somebody copied what a program died of.

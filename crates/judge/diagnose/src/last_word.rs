@@ -59,9 +59,9 @@ const WHOLE: [&str; 9] = [
     "timeout: the monitored command dumped core",
 ];
 
-/// What begins the last words of srun, salloc, OpenSSH (a terminal that is gone), MPICH and Open MPI (`ompi/errhandler`), kubectl, gRPC, glog, and a
-/// traceback that is cut off.
-const BEGINNINGS: [&str; 13] = [
+/// What begins the last words of srun, salloc, OpenSSH (a terminal that is gone), MPICH and Open MPI (`ompi/errhandler`), kubectl, gRPC, glog, runners of
+/// GitHub and Azure, and a traceback that is cut off.
+const BEGINNINGS: [&str; 14] = [
     "srun: Job step aborted",
     "salloc: Job allocation ",
     "client_loop: send disconnect: ",
@@ -75,6 +75,7 @@ const BEGINNINGS: [&str; 13] = [
     "*** Aborted at ",
     "CUDA error at ",
     "Traceback (most recent call last):",
+    "##[error]",
 ];
 
 fn is_last_word(text: &str) -> bool {

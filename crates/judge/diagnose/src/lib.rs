@@ -31,6 +31,8 @@ mod refute;
 mod remedy;
 mod results;
 mod rules;
+mod unfit_nodes;
+mod unread;
 mod variables;
 mod vendor;
 mod verdict;

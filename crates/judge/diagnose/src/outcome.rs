@@ -1,10 +1,14 @@
 //! Whether ranks came up, and whether the data that arrived was right: what a run shows without any yardstick.
 
 use crate::case::Case;
+use crate::data::Until;
 use crate::last_word;
+use crate::lines::Line;
 use crate::rules::ends::who;
+use crate::rules::signatures::book::Role;
 use crate::rules::start::Start;
-use busbw_model::{BenchTable, Check, Ended, Finding, Judged, Judgement, Severity, Subject, counted};
+use crate::{unfit_nodes, unread};
+use busbw_model::{BenchTable, Check, EndTeller, Ended, Finding, Judged, Judgement, Severity, Subject, counted};
 use std::collections::HashSet;
 
 /// What the communicators and tables of a run show. `findings` tell whether something failed that these cannot show.
@@ -12,10 +16,13 @@ pub(crate) fn judge(case: &Case, findings: &[Finding]) -> Vec<Judged> {
     let course = [
         start(case, findings),
         beside(case),
+        next_launch(case),
         cut_short(case),
         first_size(case),
         missing_sizes(case),
         last_word::judge(case),
+        unread::judge(case),
+        unfit_nodes::judge(case),
     ];
     let parts = course.into_iter().chain([results(case), answers(case)]);
     parts.flatten().collect()
@@ -76,9 +83,34 @@ fn missing_sizes(case: &Case) -> Option<Judged> {
 /// A process that ended and may be none of the run.
 fn beside(case: &Case) -> Option<Judged> {
     let end = case.ends.beside.first()?;
-    let how = format!("nothing shows whether it was one of the run: `{}`", end.source.text.trim());
+    let line = end.source.text.trim();
+    if end.told_by == EndTeller::Report {
+        let how = format!("the job's report tells of a failure: `{line}`");
+        let question = format!(
+            "The run looks whole, but {how}. Which of the job's commands failed? Give the whole output of the job"
+        );
+        return Some(judged(Subject::Course, "the end of the job".into(), how, Judgement::Undecided, Some(question)));
+    }
+    let how = format!("nothing shows whether it was one of the run: `{line}`");
     let question = format!("{} failed, and {how}. Did the run go on? Give the rest of the output", who(end));
     Some(judged(Subject::Course, who(end), how, Judgement::Undecided, Some(question)))
+}
+
+/// A launch that failed behind a run that is whole.
+fn next_launch(case: &Case) -> Option<Judged> {
+    let fails = |line: &&Line| {
+        let mut causes = case.book.read(line.speaker, &line.text).into_iter();
+        let until_launch = |(cause, role): (usize, Role)| {
+            matches!(role, Role::Printed(_)) && case.book.cause(cause).until == Until::Launch
+        };
+        case.refuters.is_of_another_launch(line) && causes.any(until_launch)
+    };
+    let line = case.lines.iter().find(fails)?.source.text.trim();
+    let how = format!("behind the run a launch failed: `{line}`");
+    let question = format!(
+        "The run is whole, and {how}. Is that another command's? If not, give the output of each in a file of its own"
+    );
+    Some(judged(Subject::Course, "the next launch".into(), how, Judgement::Undecided, Some(question)))
 }
 
 /// Processes that answer NCCL's watcher (RAS), none of them with an error.

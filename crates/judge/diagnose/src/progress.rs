@@ -23,7 +23,10 @@ pub fn progress(run: &Run) -> Vec<Progress> {
         let all = words().count();
         // A process that ends prints its bar of tqdm once more; a full one shows that it got there.
         let is_full_bar = one.text().contains("100%|");
-        let enough = figures >= 2 && figures * 3 >= all || is_full_bar;
+        // Megatron-LM: ` iteration      190/    1000 | elapsed time per iteration (ms): 1839.6 | lm loss: 7.28 |`.
+        let cells =
+            one.text().split('|').filter(|cell| cell.rsplit(": ").next().is_some_and(|value| number(&value.trim())));
+        let enough = figures >= 2 && figures * 3 >= all || is_full_bar || cells.count() >= 3;
         enough.then_some(Progress { place: one.source.place, is_row: figures == all })
     });
     rows.chain(said).collect()

@@ -133,7 +133,7 @@ impl Refuters {
             several: run.communicators.iter().any(|comm| comm.nranks.is_some_and(|ranks| ranks > 1)),
             ranks,
         };
-        let survived = run.ends.iter().filter(|end| end.told_by != EndTeller::List).filter(|end| {
+        let survived = run.ends.iter().filter(|end| !is_of_any_place(end)).filter(|end| {
             let place = end.source.place;
             refuters.ranks.lives(end) && !is_reported(run, place)
                 || end.is_handled() && !fails_after(place)
@@ -252,6 +252,11 @@ impl Refuters {
         line.speaker == Speaker::Ssh && !self.is_reported_by_launcher(place) && !is_all()
     }
 
+    /// Whether trouble of a launch stands behind a run that is whole: it is of another command.
+    pub fn is_of_another_launch(&self, line: &Line) -> bool {
+        line.speaker == Speaker::Launcher && self.succeeded.iter().any(|(_, end)| is_after(line.source.place, *end))
+    }
+
     /// Whether trouble of MPI or a library below it stands before rows of the program: it had started.
     fn had_started(&self, line: &Line) -> bool {
         let rows = || self.progress.iter().filter(|later| later.is_row);
@@ -301,7 +306,13 @@ impl Refuters {
             Until::Start => {
                 ended() || came_up() || self.is_of_another_start(line) || self.had_started(line) || self.had_met(line)
             }
-            Until::Launch => ended() || came_up() || self.is_of_another_program(line) || self.progressed_after(place),
+            Until::Launch => {
+                ended()
+                    || came_up()
+                    || self.is_of_another_program(line)
+                    || self.progressed_after(place)
+                    || self.is_of_another_launch(line)
+            }
         }
     }
 }
@@ -447,6 +458,11 @@ impl Ranks {
     fn is_none(&self, end: &RankEnd) -> bool {
         end.command.as_ref().is_some_and(|command| !self.may_have(end.pid, command))
     }
+}
+
+/// Whether the place of what tells of an end does not show when it was.
+fn is_of_any_place(end: &RankEnd) -> bool {
+    matches!(end.told_by, EndTeller::List | EndTeller::Report)
 }
 
 /// Whether what reports an end may go on with other commands, or a shell names the command, and it starts no ranks.

@@ -12,10 +12,13 @@ pub(crate) enum Fault {
     Gpu,
 }
 
+/// The number of "preemptive cleanup, due to previous errors", which the driver also logs of a program that is killed.
+pub(crate) const CLEAN_UP: u32 = 45;
+
 /// The fault that a number shows.
 pub(crate) fn fault(code: u32) -> Fault {
     match code {
-        13 | 31 | 43 | 45 => Fault::Program,
+        13 | 31 | 43 | CLEAN_UP => Fault::Program,
         63 | 92 => Fault::Noted,
         74 | 136 | 137 | 144..=150 => Fault::NvLink,
         _ => Fault::Gpu,

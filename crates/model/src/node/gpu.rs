@@ -52,6 +52,19 @@ pub struct GpuDevice {
     /// Errors of its NVLinks or XGMI links that sending again did not mend.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub link_errors: Option<u64>,
+    /// The cap on its power.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub power: Option<PowerLimit>,
+}
+
+/// The power that a GPU may draw.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PowerLimit {
+    /// In force, in watts; none where only the default is known.
+    pub watts: Option<f64>,
+    /// What the driver sets where nobody changes it, in watts.
+    pub default_watts: Option<f64>,
 }
 
 /// Error correction of a GPU's memory.

@@ -1,6 +1,7 @@
 //! From a raw line to text: colour codes, carriage returns, JSON strings.
 
 use crate::cursor::finder;
+use crate::quoted::{may_be_quoted, unquoted};
 use crate::readers::may_belong;
 use crate::record::said_by;
 use aho_corasick::{AhoCorasick, Match};
@@ -75,14 +76,14 @@ pub(crate) fn without_entities(line: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(named.fold(text, |text, (name, character)| text.replace(name, character)).into_bytes())
 }
 
-/// The lines that a line wraps: JSON's, or those that a page has joined.
+/// The lines that a line wraps: JSON's, those of a literal, or those that a page has joined.
 pub(crate) fn unwrapped(line: &[u8]) -> Option<Vec<String>> {
     if may_be_json(line)
         && let Some(wrapped) = from_json(line)
     {
         return Some(wrapped.split(['\n', '\r']).filter(|line| !line.is_empty()).map(str::to_string).collect());
     }
-    unjoined(line)
+    unquoted(line).or_else(|| unjoined(line))
 }
 
 /// A shorter line is not joined of several.
@@ -109,7 +110,7 @@ static STARTS: LazyLock<Option<AhoCorasick>> =
 
 /// Whether a line may wrap others: so do all lines of its wording, or none.
 pub(crate) fn may_be_wrapped(line: &[u8]) -> bool {
-    may_be_json(line) || STARTS.as_ref().is_some_and(|starts| starts.is_match(line))
+    may_be_json(line) || may_be_quoted(line) || STARTS.as_ref().is_some_and(|starts| starts.is_match(line))
 }
 
 /// The same of this line alone.

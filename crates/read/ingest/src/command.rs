@@ -257,6 +257,19 @@ fn joined(words: &[Word]) -> String {
     words.iter().map(|word| word.text.as_str()).collect::<Vec<_>>().join(" ")
 }
 
+/// Whether a command starts a run: what a list above it tells was before.
+pub(crate) fn starts_run(command: &str) -> bool {
+    const BATCH: [&str; 4] = ["bsub", "qsub", "jsrun", "flux"];
+    let mut words = command.split(' ');
+    let program = words.next().unwrap_or_default();
+    match program.rsplit('/').next().unwrap_or(program) {
+        "docker" | "podman" | "nerdctl" | "kubectl" | "oc" => {
+            words.any(|word| ["run", "exec", "start", "apply", "create"].contains(&word))
+        }
+        name => BATCH.contains(&name) || is_program(program),
+    }
+}
+
 fn is_program(word: &str) -> bool {
     let name = word.rsplit('/').next().unwrap_or(word);
     let is_path = ["./", "../"].iter().any(|start| word.starts_with(start)) && !word.contains(':');

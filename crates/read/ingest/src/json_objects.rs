@@ -10,8 +10,19 @@ use serde_json::Value;
 const LONGEST: usize = 256 << 20;
 
 /// Keys of which each object that anybody reads has one. A log of other JSON need not be parsed.
-const KEYS: [&[u8]; 6] =
-    [b"\"coll_perf\"", b"\"p2p_perf\"", b"\"communicators\"", b"\"pg_config\"", b"\"PEER_", b"\"busbw.facts/"];
+const KEYS: [&[u8]; 11] = [
+    b"\"coll_perf\"",
+    b"\"p2p_perf\"",
+    b"\"communicators\"",
+    b"\"pg_config\"",
+    b"\"PEER_",
+    b"\"busbw.facts/",
+    b"\"exitCode\"",
+    b"\"ExitCode\"",
+    b"\"statusReason\"",
+    b"\"phase\"",
+    b"\"conditions\"",
+];
 
 /// An object, and where it stands.
 #[derive(Debug)]

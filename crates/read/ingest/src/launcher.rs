@@ -144,10 +144,18 @@ fn time(text: &str) -> Option<&str> {
     const CLOCK: &[u8] = b"dd:dd:dd]";
     let length = [DATE, SLASHES, CLOCK].into_iter().find(|shape| fits(shape))?.len();
     let rest = inner[length..].trim_start_matches(|c: char| c.is_ascii_digit() || ".,:+-Z]".contains(c));
-    let rest = behind_ranks(rest).unwrap_or(rest);
+    let rest = behind_ranks(rest).or_else(|| behind_step(rest)).unwrap_or(rest);
     let rest = rest.strip_prefix(' ').unwrap_or(rest);
     let cri = ["stdout F ", "stderr F ", "stdout P ", "stderr P "].iter().find_map(|mark| rest.strip_prefix(mark));
     Some(cri.unwrap_or(rest))
+}
+
+/// What TeamCity's log of a build has behind the time, how bad the line is and of which step: `[12:49:15]W:\t [Step 1/1] `.
+fn behind_step(rest: &str) -> Option<&str> {
+    let rest = rest.strip_prefix([' ', 'W', 'E', 'F', 'i'])?;
+    let rest = rest.strip_prefix(':').unwrap_or(rest).strip_prefix('\t')?;
+    let (_, behind) = rest.strip_prefix(" [Step ")?.split_once(']')?;
+    Some(behind)
 }
 
 /// What SGLang writes in the brackets of the time: `[2025-11-04 12:49:15 DP0 TP3] ` (`configure_logger` of `srt/utils.py`).

@@ -34,6 +34,7 @@ pub mod perftest;
 mod pipeline;
 mod prefix;
 mod program;
+mod quoted;
 pub mod ras;
 pub mod rdma_check;
 pub mod rdma_monitor;

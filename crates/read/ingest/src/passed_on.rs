@@ -89,6 +89,13 @@ impl PassedOn {
         let mut tried = 0;
         for found in STARTS.as_ref()?.find_iter(block) {
             let pattern = found.pattern().as_usize();
+            let start = memrchr(b'\n', &block[..found.start()]).map_or(0, |end| end + 1);
+            let line = line_at(block, start);
+            let front = front(line, found.start() - start);
+            // A line as its program printed it: what stood before an earlier one was of that line.
+            if front.is_some_and(<[u8]>::is_empty) {
+                return None;
+            }
             if std::mem::replace(&mut failed[pattern], true) {
                 continue;
             }
@@ -96,11 +103,8 @@ impl PassedOn {
             if tried > MOST_TRIED {
                 return None;
             }
-            let start = memrchr(b'\n', &block[..found.start()]).map_or(0, |end| end + 1);
-            let line = line_at(block, start);
-            match front(line, found.start() - start) {
-                // A line as its program printed it, or a text in JSON, which is unwrapped as a whole.
-                Some([]) => return None,
+            match front {
+                // A text in JSON, which is unwrapped as a whole.
                 Some(front) if front.contains(&b'"') => return None,
                 Some(front) => {
                     let beginning = BEGINNINGS[pattern];
@@ -405,6 +409,10 @@ mod tests {
         }
         let own: String = (0..8).map(|n| format!("node:12:34 [{n}] NCCL INFO Bootstrap : Using eth0\n")).collect();
         assert_eq!(PassedOn::of(own.as_bytes()), None);
+        // What stands before the first line, without an end of its own, is in front of no other.
+        let versions: String = (0..8).map(|n| format!("node:12:34 [{n}] NCCL INFO NCCL version 2.30.7\n")).collect();
+        assert_eq!(PassedOn::of(format!("$ {own}{versions}").as_bytes()), None);
+        assert_eq!(PassedOn::of(format!("{own}{versions}")[6..].as_bytes()), None);
     }
 
     proptest::proptest! {

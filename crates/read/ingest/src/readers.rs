@@ -1,11 +1,11 @@
 //! The readers of line-based formats, as one: every line that may belong to a format is offered to each.
 
-use crate::ends::EndReader;
+use crate::ends::{EndLine, EndReader, ends_in};
 use crate::facts::Offered;
 use crate::host::HostReader;
 use crate::inspector;
 use crate::inspector::Sample;
-use crate::json_objects::{JsonObject, JsonReader};
+use crate::json_objects::{JsonObject, JsonReader, Lines};
 use crate::nccl_diag::DiagReader;
 use crate::nccl_system_dump::DumpReader;
 use crate::nccl_tests::TableReader;
@@ -151,6 +151,18 @@ impl Readers {
             let text = object.text.split_whitespace().collect::<Vec<_>>().join(" ");
             self.samples.push((sample, object.place, SourceLine::new(object.place, &text).text));
             self.claim(InputKind::NcclInspector, lines);
+        } else {
+            self.ends_of(object);
+        }
+    }
+
+    /// What a list of a cluster's pods, jobs or containers tells of their ends.
+    fn ends_of(&mut self, object: &JsonObject) {
+        let mut lines = Lines::of(object);
+        for (end, state) in ends_in(&object.value) {
+            let name = end.command.as_deref().map(|name| format!("\"{name}\""));
+            let place = name.map_or(object.place, |name| lines.next(&name).place);
+            self.ends.feed("", EndLine::Ended(Box::new(end)), SourceLine::new(place, &state));
         }
     }
 }

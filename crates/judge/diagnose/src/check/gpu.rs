@@ -1,7 +1,7 @@
 //! GPUs: there, healthy, joined.
 
 use super::area_report::{AreaReport, listed};
-use crate::xid::{Fault, fault};
+use crate::xid::{CLEAN_UP, Fault, fault};
 use busbw_model::node::{GpuDevice, Known, XidLine};
 use busbw_model::{Code, NodeFacts};
 use busbw_predict::cluster::joined_by_nvlink;
@@ -16,6 +16,7 @@ pub(super) fn check(node: &NodeFacts, report: &mut AreaReport) {
     }
     sensors(&node.gpu.devices, report);
     slowdowns(&node.gpu.devices, report);
+    power(&node.gpu.devices, report);
     ecc(&node.gpu.devices, report);
     nvlink(node, report);
     link_errors(&node.gpu.devices, report);
@@ -106,6 +107,34 @@ fn slowdowns(devices: &[GpuDevice], report: &mut AreaReport) {
             [] => report.ok("clocks", "no slowdown by heat or lack of power"),
             reasons => report.warn("clocks", listed(reasons), Some(Code::StragglerNode), REMEDY),
         }
+    }
+}
+
+/// A cap on power below that of another GPU of the kind, or far below the driver's own: it slows the GPU down under load, and the others wait for it.
+fn power(devices: &[GpuDevice], report: &mut AreaReport) {
+    const ITEM: &str = "power limit";
+    const REMEDY: &str = "Set it back, or find out who set it (a script at boot, DCGM, a rack's power manager): `sudo nvidia-smi -i N -pl WATTS`; see `nvidia-smi -q -d POWER`";
+    /// Data centres cap all of their GPUs by less.
+    const FAR: f64 = 0.7;
+    let limit = |gpu: &GpuDevice| gpu.power.as_ref().and_then(|power| power.watts);
+    let mut sound = None;
+    for (gpu, watts) in devices.iter().filter_map(|gpu| Some((gpu, limit(gpu)?))) {
+        let alike = devices.iter().filter(|other| other.name == gpu.name).filter_map(limit);
+        let most = alike.fold(watts, f64::max);
+        let usual = gpu.power.as_ref().and_then(|power| power.default_watts).unwrap_or(most);
+        let of = match () {
+            () if watts < most * 0.99 => format!("{most:.0} W on others of its kind"),
+            () if watts < usual * FAR => format!("{usual:.0} W by default"),
+            () => {
+                sound = Some(watts);
+                continue;
+            }
+        };
+        let report = report.about(format!("GPU {}", gpu.index));
+        report.warn(ITEM, format!("{watts:.0} W, {of}"), Some(Code::StragglerNode), REMEDY);
+    }
+    if let Some(watts) = sound {
+        report.ok(ITEM, format!("{watts:.0} W"));
     }
 }
 
@@ -227,6 +256,12 @@ fn xids(node: &NodeFacts, report: &mut AreaReport) {
         Known::Known(xids) if xids.is_empty() => return report.ok("Xid", "none in the kernel's log"),
         Known::Known(xids) => xids,
     };
+    // What a program leaves that somebody ends; behind another error of its GPU, it belongs to that.
+    let is_clean_up =
+        |xid: &XidLine| xid.code == CLEAN_UP && xids.iter().all(|one| one.pci != xid.pci || one.code == CLEAN_UP);
+    if xids.iter().all(is_clean_up) {
+        return report.ok("Xid", format!("none but {CLEAN_UP}, which a program leaves that was ended"));
+    }
     let of = |wanted: fn(&XidLine) -> bool| -> Vec<String> {
         let mut told: Vec<String> =
             xids.iter().filter(|xid| wanted(xid)).map(|xid| format!("{} at {}", xid.code, xid.pci)).collect();

@@ -4,6 +4,7 @@ mod cards;
 mod endings;
 mod known_faults;
 mod published_tables;
+mod reports;
 mod rules;
 mod stopped;
 mod variables;

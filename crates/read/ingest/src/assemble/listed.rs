@@ -1,7 +1,8 @@
 //! Whose the rows of lists are: commands, hosts and Slurm's lines name what is the run's, and then another pod, container or job is not.
 
+use super::asked;
 use crate::text::part_digits;
-use busbw_model::{EndTeller, Run};
+use busbw_model::{EndTeller, Place, RankEnd, Run};
 use std::collections::BTreeSet;
 
 /// What a command names that prints what a pod, a container or a job printed, or tells of a job: `kubectl logs trainer-0`, `docker run --name train …`,
@@ -31,9 +32,12 @@ pub(super) fn named_by(command: &str) -> Option<String> {
     (!name.is_empty()).then(|| name.to_string())
 }
 
-/// Rows of what is named so are of the run, unless a table behind shows that it began later; those of others are left out.
-pub(super) fn settle(run: &mut Run, mut named: BTreeSet<String>) {
-    if run.ends.iter().all(|end| end.told_by != EndTeller::List) {
+/// Whose the rows of lists and the reports on jobs are. Those of what is named so are of the run; those of others are left out, and rows above the
+/// command that starts the run. `started`: where commands start runs.
+pub(super) fn settle(run: &mut Run, mut named: BTreeSet<String>, started: &[Place]) {
+    asked::take(run);
+    let is_listed = |end: &RankEnd| matches!(end.told_by, EndTeller::List | EndTeller::Report);
+    if !run.ends.iter().any(is_listed) {
         return;
     }
     const JOBS: [&str; 5] = ["SLURM_JOB_ID=", "SLURM_JOBID=", "StepId=", "*** JOB ", "*** STEP "];
@@ -42,18 +46,23 @@ pub(super) fn settle(run: &mut Run, mut named: BTreeSet<String>) {
     named.extend(jobs.filter(|job| !job.is_empty()).map(str::to_string));
     let (nodes, tables) = (&run.nodes, &run.tables);
     run.ends.retain_mut(|end| {
-        let Some(row) = end.command.as_ref().filter(|_| end.told_by == EndTeller::List).cloned() else { return true };
+        let Some(row) = end.command.as_ref().filter(|_| is_listed(end)).cloned() else { return true };
         let place = end.source.place;
-        let began_later = tables.iter().any(|table| table.place.input == place.input && table.place > place);
-        if named.iter().any(|name| is_of(&row, name)) || nodes.iter().any(|node| node.host == row) {
-            if !began_later {
-                (end.told_by, end.command) = (EndTeller::Job, None);
-            }
-            return true;
+        let table =
+            tables.iter().map(|table| table.place).filter(|table| table.input == place.input && *table > place).min();
+        let is_between = |start: &Place| *start > place && table.is_some_and(|table| *start < table);
+        if end.told_by == EndTeller::List && started.iter().any(is_between) {
+            return false;
+        }
+        let is_of_run = named.iter().any(|name| is_of(&row, name)) || nodes.iter().any(|node| node.host == row);
+        let is_report = end.told_by == EndTeller::Report || is_of_run && table.is_some();
+        if is_of_run || is_report {
+            let told_by = if is_report { EndTeller::Report } else { EndTeller::Job };
+            (end.told_by, end.command) = (told_by, None);
         }
         let alike = |name: &&String| is_number(name) == is_number(&row) && !row.contains(' ');
         let mut alike = named.iter().filter(alike).peekable();
-        alike.peek().is_none() || alike.any(|name| stem(name) == stem(&row))
+        is_of_run || alike.peek().is_none() || alike.any(|name| stem(name) == stem(&row))
     });
 }
 

@@ -1,6 +1,7 @@
 //! From facts to a run: blocks come in the order of the input, and at the end everything is put together.
 
 mod anonymous;
+mod asked;
 mod communicators;
 mod groups;
 mod hosts;
@@ -51,8 +52,9 @@ pub(crate) struct Assembler {
     /// Who told the driver's version last, and in which line: NCCL's own version follows, up to 2.2x without a name.
     driver_told: Option<(SpeakerId, u64)>,
     shell: Shell,
-    /// What commands name as the run's.
+    /// What commands name as the run's, and where they start runs.
     named: BTreeSet<String>,
+    started: Vec<Place>,
     process_groups: ProcessGroups,
     ways: Ways,
     /// The hosts of the current input, by name.
@@ -396,6 +398,7 @@ impl Assembler {
         let input = self.current_input();
         let tables = self.run.tables.iter().map(|table| table.place).filter(|place| place.input == input);
         self.named.extend(self.shell.commands().filter_map(listed::named_by));
+        self.started.extend(self.shell.starts());
         self.log.log.env.extend(std::mem::take(&mut self.shell).end(tables.collect()));
         self.run.topo_matrices.extend(readers.matrices.finish());
         let xml = readers.xml.finish();
@@ -480,7 +483,7 @@ impl Assembler {
         self.run.statements = self.log.statements;
         link::nodes(&mut self.run, hosts, self.log.nics);
         hosts::number(&mut self.run);
-        listed::settle(&mut self.run, self.named);
+        listed::settle(&mut self.run, self.named, &self.started);
         self.run
     }
 }

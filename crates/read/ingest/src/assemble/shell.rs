@@ -1,6 +1,6 @@
 //! Which runs of an input have the variables that its shell sets: what stands before a run, and was neither unset nor overwritten since.
 
-use crate::command::{Act, Leader, ShellLine};
+use crate::command::{Act, Leader, ShellLine, starts_run};
 use busbw_model::{EnvOrigin, EnvSetting, Place, SourceLine};
 
 /// More lines only damage gives.
@@ -43,6 +43,12 @@ impl Shell {
             Act::Run(words) => Some(words.as_str()),
             _ => None,
         })
+    }
+
+    /// Where commands stand that start a run.
+    pub fn starts(&self) -> impl Iterator<Item = Place> {
+        let starts = |act: &Act| matches!(act, Act::Run(words) if starts_run(words));
+        self.0.iter().filter(move |(line, _)| line.acts.iter().any(starts)).map(|(_, source)| source.place)
     }
 
     /// The settings that one of the runs had which begin at `tables`; where there is no table, those that a run may have had.

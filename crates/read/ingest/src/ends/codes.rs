@@ -33,7 +33,7 @@ pub(super) fn by_code(text: &str) -> Option<Ended> {
 }
 
 /// The same of a code that shows a failure.
-pub(super) fn by_failure(text: &str) -> Option<Ended> {
+pub(crate) fn by_failure(text: &str) -> Option<Ended> {
     by_code(text).filter(|how| *how != Ended::Exit(Some(0)))
 }
 

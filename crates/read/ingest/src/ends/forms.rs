@@ -2,7 +2,7 @@
 
 use super::EndLine;
 use super::codes::{by_signal, crashed, signal_named};
-use super::{jobs, launchers, runners};
+use super::{jobs, launchers, reports, runners};
 use crate::cursor::finder;
 use crate::text::{leading, part_digits, parted};
 use busbw_model::{Ended, RankEnd};
@@ -34,6 +34,7 @@ pub(super) fn read(line: &str) -> Option<EndLine> {
         runtime,
         amd,
         launchers::shell,
+        reports::read,
         runners::read,
         jobs::read,
         nccl_program,

@@ -146,10 +146,13 @@ fn queued(line: &str) -> Option<(&str, Ended)> {
     Some((job, by_state(state, "", "")?))
 }
 
-/// PBS's `qstat -xf`, `Exit_status = 137`; HTCondor's log of a job, `(1) Normal termination (return value 1)`, `(0) Abnormal termination (signal 9)`.
+/// HTCondor's log of a job, `(1) Normal termination (return value 1)`, `(0) Abnormal termination (signal 9)`.
 fn status(line: &str) -> Option<(&str, Ended)> {
-    let code =
-        line.strip_prefix("Exit_status = ").or_else(|| line.strip_prefix("(1) Normal termination (return value "));
+    let code = line.strip_prefix("(1) Normal termination (return value ");
+    // An event of number 12: over its memory, or by hand.
+    if line.starts_with("012 (") && line.trim_end().ends_with("Job was held.") {
+        return Some(("a job", Ended::Interrupted("HTCondor: held".into())));
+    }
     let signal = || line.strip_prefix("(0) Abnormal termination (signal ").and_then(leading);
     let how =
         code.and_then(by_failure).or_else(|| signal().map(|number| by_signal(number, &format!("signal {number}"))))?;
@@ -166,7 +169,7 @@ fn record(line: &str) -> Option<(&str, Ended)> {
 }
 
 /// States of Slurm's jobs (`src/common/slurm_protocol_defs.c`, `job_state_string`).
-fn by_state(state: &str, code: &str, signal: &str) -> Option<Ended> {
+pub(super) fn by_state(state: &str, code: &str, signal: &str) -> Option<Ended> {
     let state = state.trim_end_matches('+');
     let is = |whole: &str| state.len() >= 6 && whole.starts_with(state);
     if is("OUT_OF_MEMORY") {

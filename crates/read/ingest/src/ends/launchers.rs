@@ -31,8 +31,7 @@ fn slurm_step(said: &str) -> Ended {
     }
 }
 
-/// Batch systems besides Slurm: `=>> PBS: job killed: walltime 3622 exceeded limit 3600`, LSF's `TERM_MEMLIMIT: job killed after reaching LSF memory usage
-/// limit.`, ALPS' `Apid 168352: OOM killer terminated this process.`
+/// Batch systems besides Slurm: `=>> PBS: job killed: walltime 3622 exceeded limit 3600`, ALPS' `Apid 168352: OOM killer terminated this process.`
 pub(super) fn batch(line: &str) -> Option<RankEnd> {
     let killed = |memory: bool, by: &str| match memory {
         true => Ended::Killed("Out Of Memory".into()),
@@ -41,10 +40,6 @@ pub(super) fn batch(line: &str) -> Option<RankEnd> {
     if let Some(reason) = line.strip_prefix("=>> PBS: job killed: ") {
         let by = if reason.starts_with("walltime") { "PBS: time limit" } else { "PBS" };
         return Some(RankEnd::of(killed(reason.contains("mem "), by)));
-    }
-    if let Some((reason, _)) = line.strip_prefix("TERM_").and_then(|rest| rest.split_once(": job killed ")) {
-        let by = if reason == "RUNLIMIT" { "LSF: time limit" } else { "LSF" };
-        return Some(RankEnd::of(killed(reason == "MEMLIMIT", by)));
     }
     let of_alps =
         finder!(b"Apid ").find(line.as_bytes()).is_some() && line.contains("OOM killer terminated this process");

@@ -7,15 +7,19 @@ mod codes;
 mod forms;
 mod jobs;
 mod launchers;
+mod objects;
 mod python;
+mod reports;
 mod runners;
 
 use crate::label::{self, Streams, Whose};
 use crate::logger;
 use busbw_model::{CollectiveCall, EndTeller, Ended, LogLevel, ProgramFrame, RankEnd, RankOutput, SourceLine};
+pub(crate) use codes::by_failure;
 pub(crate) use forms::{is_of_crash, is_of_nccl_program};
 use jobs::Listed;
 pub(crate) use launchers::listed;
+pub(crate) use objects::ends_in;
 pub(crate) use python::{Follower, beginning, exception, joined, may_be_logged};
 use rustc_hash::FxHashMap;
 

@@ -25,9 +25,10 @@ pub(super) fn read(line: &str) -> Option<RankEnd> {
         .or_else(|| first(&KEEPERS).map(|how| told(EndTeller::Job, how, "")))
 }
 
-/// A shell of a command that a signal ended, in a line of its own: `Killed`, `Bus error (core dumped)`; Go of what it called: `signal: killed`.
+/// A shell of a command that a signal ended, in a line of its own: `Killed`, `Bus error (core dumped)`; Go of what it called: `signal: killed`; Flux of a job's
+/// tasks: `flux-job: task(s) Segmentation fault`.
 fn alone(line: &str) -> Option<Ended> {
-    let text = line.strip_prefix("signal: ").unwrap_or(line);
+    let text = line.strip_prefix("signal: ").or_else(|| line.strip_prefix("flux-job: task(s) ")).unwrap_or(line);
     let (name, number, behind) = shell_signal(text)?;
     // A shell writes the first letter large.
     let of_go = text.len() < line.len();
@@ -57,30 +58,42 @@ fn job(line: &str) -> Option<(Ended, &str)> {
     Some((by_signal(number, name), behind.trim_start().trim_start_matches("(core dumped)")))
 }
 
-/// What stands in front of an exit status: PyCharm, GNU time, Go's os/exec and what is written in Go, runners of GitHub and GitLab, LSF, VS Code, Flux.
-const HEADS: [&str; 12] = [
+/// What stands in front of an exit status: PyCharm, GNU time, Go's os/exec and what is written in Go, runners of GitHub and GitLab, TeamCity, VS Code,
+/// Flux, Ray of a job, a shell's trace.
+const HEADS: [&str; 14] = [
     "Process finished with exit code ",
     "Command exited with non-zero status ",
     "exit status ",
     "Error: exit status ",
     "flux-job: task(s) exited with exit code ",
+    "Status message: Job entrypoint command failed with exit code ",
     "##[error]Process completed with exit code ",
     "Error: Process completed with exit code ",
     "ERROR: Job failed: exit code ",
     "ERROR: Job failed: exit status ",
     "ERROR: Job failed: command terminated with exit code ",
-    "Exited with exit code ",
     "[Done] exited with code=",
+    "Process exited with code ",
+    "+ exit ",
 ];
 
 fn coded(line: &str) -> Option<Ended> {
     // Jenkins of a build (`hudson/model/BuildListener.java`).
-    if line == "Finished: FAILURE" {
-        return Some(Ended::Exit(None));
+    match line {
+        "Finished: FAILURE" => return Some(Ended::Exit(None)),
+        "Finished: ABORTED" => return Some(Ended::Interrupted("Jenkins: aborted".into())),
+        _ => {}
+    }
+    // Runners of Azure Pipelines: `##[error]Bash exited with code '1'.`; util-linux' script(1), of the shell or command whose terminal it wrote down:
+    // `Script done on 2026-02-03 10:24:31+00:00 [COMMAND_EXIT_CODE="1"]`.
+    let quoted = || line.strip_prefix("##[error]")?.split_once(" exited with code '");
+    let written = || line.strip_prefix("Script done on ")?.split_once("[COMMAND_EXIT_CODE=\"");
+    if let Some((_, code)) = quoted().or_else(written) {
+        return by_failure(code);
     }
     let code = HEADS.iter().find_map(|head| line.strip_prefix(head))?;
     let (_, behind) = part_digits(code.trim_start_matches('-'));
-    let is_whole = matches!(behind, "" | ".") || behind.starts_with(" (") || behind.starts_with(" in ");
+    let is_whole = matches!(behind, "" | ".") || [" (", " in ", ", "].iter().any(|more| behind.starts_with(more));
     by_failure(code).filter(|_| is_whole)
 }
 

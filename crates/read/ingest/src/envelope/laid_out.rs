@@ -1,7 +1,8 @@
 //! Records of a document of JSON that lays one out over several lines, or puts several into one.
 
 use super::Envelope;
-use memchr::memchr_iter;
+use memchr::{memchr_iter, memmem};
+use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
 /// Lists in lists of more levels nobody writes.
@@ -16,13 +17,30 @@ struct Span {
 
 /// A text of records with one in each line, the oldest first; whether it was turned round.
 pub(crate) fn in_order(whole: Vec<u8>) -> (Vec<u8>, bool) {
-    let text = laid_out(&whole).unwrap_or(whole);
+    let text = of_streams(&whole).or_else(|| laid_out(&whole)).unwrap_or(whole);
     let Some(envelope) = Envelope::of(&text).filter(Envelope::is_newest_first) else { return (text, false) };
     let mut lines: Vec<&[u8]> = text.trim_ascii_end().split(|b| *b == b'\n').collect();
     // The head of a table stays.
     let head = lines.iter().take_while(|line| envelope.is_frame(line)).count();
     lines[head..].reverse();
     (lines.join(&b'\n'), true)
+}
+
+/// Loki's answer to a query, in which each stream has its labels and pairs of a time and a line: a record in each line, in the order of time.
+fn of_streams(whole: &[u8]) -> Option<Vec<u8>> {
+    let is_written = |key: &[u8]| memmem::find(whole, key).is_some();
+    (is_written(b"\"values\"") && is_written(b"\"stream\"")).then_some(())?;
+    let document: Value = serde_json::from_slice(whole).ok()?;
+    let mut records: Vec<(u64, String)> = Vec::new();
+    for stream in document.pointer("/data/result").or(document.get("streams"))?.as_array()? {
+        for pair in stream["values"].as_array()? {
+            let (time, line) = (pair[0].as_str()?, pair[1].as_str()?);
+            records.push((time.parse().ok()?, json!({ "line": line, "labels": stream["stream"] }).to_string()));
+        }
+    }
+    records.sort_by_key(|(time, _)| *time);
+    let lines: Vec<String> = records.into_iter().map(|(_, record)| record).collect();
+    Some(lines.join("\n").into_bytes())
 }
 
 /// The document with a record in each line: the line of the record's longest text as far as each has lines of its own, so that lines keep

@@ -48,6 +48,16 @@ fn quoted(text: &str) -> String {
     format!("\"{}\"", text.replace('"', "\"\""))
 }
 
+/// Loki's answer to a query, with the newest line first, as it gives them.
+#[test]
+fn lines_of_streams_are_read_in_the_order_of_time() {
+    let lines: Vec<_> =
+        OUTPUT.iter().enumerate().rev().map(|(n, line)| json!([format!("{}", 100 + n), line])).collect();
+    let answer = json!({"status": "success", "data": {"result": [{"stream": {"pod": "fit-0"}, "values": lines}]}});
+    assert_eq!(facts(&answer.to_string()), failed());
+    assert_eq!(facts(&serde_json::to_string_pretty(&answer).expect("JSON")), failed());
+}
+
 #[test]
 fn lines_are_read_in_every_wrapper() {
     let wrappers: &[(&str, Wrapper)] = &[

@@ -90,16 +90,28 @@ fn module(context: &Context, text: &str, page: &mut Page) -> Option<()> {
     Some(())
 }
 
+/// Whether a unit came up, as systemd's journal tells since version 247: `systemd[1]: Failed to start nvidia-fabricmanager.service - NVIDIA fabric
+/// manager service.`
+fn of_journal(text: &str) -> Option<(&str, bool)> {
+    let (_, said) = text.split_once(" systemd[1]: ")?;
+    let (unit, is_up) = match said.strip_prefix("Failed to start ") {
+        Some(unit) => (unit, false),
+        None => (said.strip_prefix("Started ")?, true),
+    };
+    Some((unit.split_once(".service")?.0, is_up))
+}
+
 /// `● nvidia-fabricmanager.service - NVIDIA fabric manager service`, its `Active: failed (Result: exit-code)`, and `Unit
 /// nvidia-fabricmanager.service could not be found.`
 fn service(context: &mut Context, text: &str, page: &mut Page) -> Option<()> {
     let trimmed = text.trim();
     let is_absent = trimmed.strip_prefix("Unit ").and_then(|rest| rest.strip_suffix(".service could not be found."));
     let state = trimmed.strip_prefix("Active: ").filter(|_| context.command == SYSTEMCTL);
-    let (name, is_active) = match (is_absent, state) {
-        (Some(name), _) => (name, false),
-        (None, Some(state)) => (context.device.as_str(), state.split(' ').next() == Some("active")),
-        (None, None) => {
+    let (name, is_active) = match (is_absent, state, of_journal(trimmed)) {
+        (Some(name), ..) => (name, false),
+        (_, Some(state), _) => (context.device.as_str(), state.split(' ').next() == Some("active")),
+        (.., Some(told)) => told,
+        _ => {
             let rest = trimmed.trim_start_matches(|c: char| !c.is_ascii_alphanumeric());
             let (name, _) = rest.split_once(".service - ")?;
             let is_part = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'@' | b'.');

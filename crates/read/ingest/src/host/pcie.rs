@@ -14,6 +14,13 @@ pub(super) fn read(context: &mut Context, text: &str, page: &mut Page) -> Option
     if let Some((address, class)) = function(text) {
         context.begin(LSPCI, address);
         context.section = class.to_string();
+        // A device that has fallen off the bus reads as ones.
+        if text.contains(" (rev ff)") && GPUS.contains(&class) {
+            let address = pci_address(address);
+            let index = gpu_at(page.facts(context), &address).index;
+            let facts = page.tell(context, LSPCI, &format!("GPU {index}"), "sensors");
+            gpu_at(facts, &address).readable = Some(false);
+        }
         return Some(());
     }
     let trimmed = text.trim();

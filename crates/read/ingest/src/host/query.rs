@@ -1,8 +1,8 @@
 //! `nvidia-smi --query-gpu=… --format=csv`: a line of column names, then a row per GPU and point in time.
 
-use super::Context;
 use super::gpus::{member, no_value};
 use super::page::{Page, gpu, gpu_at, pci_address};
+use super::{Context, leading_float};
 use busbw_model::node::{Ecc, GpuDevice};
 
 const QUERY: &str = "nvidia-smi --query-gpu";
@@ -88,6 +88,15 @@ fn fill(gpu: &mut GpuDevice, name: &str, value: &str) -> Option<&'static str> {
         ecc.uncorrected = ecc.uncorrected.max(Some(errors));
         return Some("ECC");
     }
+    if let "power.limit" | "enforced.power.limit" | "power.default_limit" = name {
+        let watts = Some(leading_float(value)?);
+        let power = gpu.power.get_or_insert_default();
+        match name {
+            "power.default_limit" => power.default_watts = watts,
+            _ => power.watts = watts,
+        }
+        return Some("power limit");
+    }
     // Drivers before 535 call them reasons to throttle.
     let reason =
         ["clocks_event_reasons.", "clocks_throttle_reasons."].iter().find_map(|start| name.strip_prefix(start));
@@ -109,6 +118,7 @@ fn take(known: &mut GpuDevice, row: GpuDevice) {
     }
     known.ecc = row.ecc.or(known.ecc.take());
     known.mig = row.mig.or(known.mig);
+    known.power = row.power.or(known.power.take());
     known.pci.link = row.pci.link.or(known.pci.link.take());
     known.pci.most = row.pci.most.or(known.pci.most.take());
     if let Some(reasons) = row.slowdowns {

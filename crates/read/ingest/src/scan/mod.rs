@@ -19,6 +19,7 @@ use crate::{ends, inspector};
 use busbw_model::{ChannelSet, Edge, Place, Speaker, Transport};
 use memchr::memchr;
 use rustc_hash::{FxBuildHasher, FxHashMap};
+use std::borrow::Cow;
 use std::hash::BuildHasher;
 
 const CHANNEL: &[u8] = b"Channel ";
@@ -136,12 +137,12 @@ impl Scanner {
 
     /// Reads a line as somebody printed it.
     fn printed(&mut self, line: &[u8], passed_on: Option<&PassedOn>, odd: bool) {
-        let line = passed_on.map_or(line, |form| self.program.behind(form, line));
+        let clean = if odd { without_escapes(line) } else { Cow::Borrowed(line) };
+        let line = passed_on.map_or(&*clean, |form| self.program.behind(form, &clean));
         self.program.may_head(line);
         if odd {
             // Progress bars end in a bare CR: what stands between two of them is a line of its own with the same number.
-            let clean = without_escapes(line);
-            let clean = without_entities(&clean);
+            let clean = without_entities(line);
             clean.split(|b| *b == b'\r').filter(|segment| !segment.is_empty()).for_each(|line| self.segment(line));
         } else {
             self.segment(line);

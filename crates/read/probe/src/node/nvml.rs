@@ -1,7 +1,9 @@
 //! Asks NVIDIA's management library. It is opened when it is there; no build needs it.
 
 use busbw_model::NO_LIBRARIES;
-use busbw_model::node::{Ecc, FabricState, GpuDevice, GpuFacts, Known, NvLinkState, PciFunction, PeerAccess};
+use busbw_model::node::{
+    Ecc, FabricState, GpuDevice, GpuFacts, Known, NvLinkState, PciFunction, PeerAccess, PowerLimit,
+};
 use nvml_wrapper::bitmasks::device::ThrottleReasons;
 use nvml_wrapper::enum_wrappers::device::{EccCounter, MemoryError, P2pCapabilitiesIndex, P2pStatus};
 use nvml_wrapper::enums::device::SampleValue;
@@ -60,7 +62,15 @@ fn facts(nvml: &Nvml, device: &Device) -> GpuDevice {
         readable: None,
         slowdowns: slowdowns(device),
         link_errors: field(device, NVML_FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL),
+        power: power(device),
     }
+}
+
+/// NVML counts milliwatts.
+fn power(device: &Device) -> Option<PowerLimit> {
+    let watts = |limit: Result<u32, NvmlError>| limit.ok().map(|milliwatts| f64::from(milliwatts) / 1e3);
+    let watts_now = watts(device.power_management_limit())?;
+    Some(PowerLimit { watts: Some(watts_now), default_watts: watts(device.power_management_limit_default()) })
 }
 
 /// The reasons that are faults, by nvidia-smi's names.
