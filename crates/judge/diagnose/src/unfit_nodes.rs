@@ -45,7 +45,7 @@ impl<'a> Row<'a> {
         match words[..] {
             [nodes, state, _, _, version, ..] if is_version(version) => Some(Row { nodes, state, of_kubernetes: true }),
             [_, "up" | "down" | "drain" | "inact", _, count, state, nodes] if is_number(count) => row(nodes, state),
-            [nodes, count, _, state] if is_number(count) => row(nodes, state),
+            [nodes, "1", _, state] => row(nodes, state),
             [.., _, date, nodes] if words.len() > 3 && is_date(date) => row(nodes, "down or drained for a reason"),
             [first, ..] => row(first.strip_prefix("NodeName=")?, value("State=")?),
             [] => None,
