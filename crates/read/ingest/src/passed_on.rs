@@ -412,7 +412,7 @@ mod tests {
         // What stands before the first line, without an end of its own, is in front of no other.
         let versions: String = (0..8).map(|n| format!("node:12:34 [{n}] NCCL INFO NCCL version 2.30.7\n")).collect();
         assert_eq!(PassedOn::of(format!("$ {own}{versions}").as_bytes()), None);
-        assert_eq!(PassedOn::of(format!("{own}{versions}")[6..].as_bytes()), None);
+        assert_eq!(PassedOn::of(&format!("{own}{versions}").as_bytes()[6..]), None);
     }
 
     proptest::proptest! {
