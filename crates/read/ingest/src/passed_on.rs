@@ -41,7 +41,9 @@ static STARTS: LazyLock<Option<AhoCorasick>> =
     LazyLock::new(|| AhoCorasick::builder().match_kind(MatchKind::LeftmostFirst).build(BEGINNINGS).ok());
 
 /// Beginnings that are tried in a block: the first shows it, unless somebody quotes it.
-const MOST_TRIED: usize = 4;
+const MOST_TRIED: usize = 6;
+/// Those of one kind: the first may stand in a line that is damaged.
+const TRIED_OF_ONE: usize = 2;
 /// What is longer is no prefix.
 const LONGEST: usize = 256;
 /// Of the lines, how many per cent have it. Those that a terminal wrapped, or a program wrote without a line end, do not.
@@ -85,27 +87,32 @@ const NAME: u8 = b'a';
 impl PassedOn {
     /// That of a block's lines, if they have one.
     pub fn of(block: &[u8]) -> Option<Self> {
-        let mut failed = [false; BEGINNINGS.len()];
-        let mut tried = 0;
+        let mut tried = [0; BEGINNINGS.len()];
+        let (mut own, mut end) = (0, 0);
         for found in STARTS.as_ref()?.find_iter(block) {
-            let pattern = found.pattern().as_usize();
-            let start = memrchr(b'\n', &block[..found.start()]).map_or(0, |end| end + 1);
-            let line = line_at(block, start);
-            let front = front(line, found.start() - start);
-            // A line as its program printed it: what stood before an earlier one was of that line.
-            if front.is_some_and(<[u8]>::is_empty) {
-                return None;
-            }
-            if std::mem::replace(&mut failed[pattern], true) {
+            // A line begins once: what stands behind NCCL's own prefix is its message.
+            if found.start() < end {
                 continue;
             }
-            tried += 1;
-            if tried > MOST_TRIED {
+            let start = memrchr(b'\n', &block[..found.start()]).map_or(0, |end| end + 1);
+            let line = line_at(block, start);
+            end = start + line.len();
+            let pattern = found.pattern().as_usize();
+            if tried[pattern] == TRIED_OF_ONE {
+                continue;
+            }
+            tried[pattern] += 1;
+            if tried.iter().sum::<usize>() > MOST_TRIED {
                 return None;
             }
-            match front {
-                // A text in JSON, which is unwrapped as a whole.
-                Some(front) if front.contains(&b'"') => return None,
+            match front(line, found.start() - start) {
+                // A line as its program printed it, or a text in JSON, which is unwrapped as a whole. One may have lost its front.
+                Some(front) if front.is_empty() || front.contains(&b'"') => {
+                    own += 1;
+                    if own > 1 {
+                        return None;
+                    }
+                }
                 Some(front) => {
                     let beginning = BEGINNINGS[pattern];
                     let is_traceback = beginning == TRACEBACK;
@@ -413,6 +420,27 @@ mod tests {
         let versions: String = (0..8).map(|n| format!("node:12:34 [{n}] NCCL INFO NCCL version 2.30.7\n")).collect();
         assert_eq!(PassedOn::of(format!("$ {own}{versions}").as_bytes()), None);
         assert_eq!(PassedOn::of(&format!("{own}{versions}").as_bytes()[6..]), None);
+    }
+
+    /// NCCL's version stands behind its prefix, where other processes write it at the start of a line.
+    #[test]
+    fn a_damaged_first_line_does_not_decide() {
+        let own = [
+            "node01:6733:6733 [0] NCCL INFO Bootstrap : Using eth0",
+            "node01:6736:6736 [3] NCCL INFO comm 0x7fb6 rank 3 nranks 16 cudaDev 3 busId 800000 - Init START",
+            "node02:6764:6764 [4] NCCL INFO NCCL version 2.30.7+cuda12.9",
+            "node02:6764:6764 [4] NCCL INFO Using network Socket",
+            "node02:6743:6743 [1] NCCL INFO Rank 9: 0 CollNet devices",
+        ];
+        for junk in ["", "+ ", "100%|", "\u{1b}[?2004l"] {
+            assert_eq!(PassedOn::of(format!("{junk}{}", own.join("\n")).as_bytes()), None, "{junk}");
+        }
+        let passed = own.map(|line| format!("gpu-0 job main {line}\n")).concat().repeat(2);
+        let whole = PassedOn::of(passed.as_bytes());
+        assert!(whole.is_some());
+        for damaged in [format!("+ {passed}"), passed.replacen("gpu-0 job main ", "", 1), passed[20..].to_string()] {
+            assert_eq!(PassedOn::of(damaged.as_bytes()), whole, "{damaged}");
+        }
     }
 
     proptest::proptest! {

@@ -192,6 +192,39 @@ fn evidence_stands_beside_a_log_in_one_file() {
     assert_eq!(run.diagnostics[0].source.place.line, 6);
 }
 
+/// Of each communicator, where its ranks are.
+fn ranks_of(lines: &[String]) -> Vec<(Option<u32>, Vec<(u32, String)>)> {
+    let run = read_bytes(&[("job.log", lines.join("\n").as_bytes())]).unwrap();
+    let host = |node: Option<u32>| node.map_or(String::new(), |node| run.nodes[node as usize].host.to_string());
+    let ranks = |comm: &busbw_model::Communicator| comm.ranks.iter().map(|(at, rank)| (*at, host(rank.node))).collect();
+    run.communicators.iter().map(|comm| (comm.nranks, ranks(comm))).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    /// Junk in front of a line, or a lost head, changes nothing but that line. In this log the version of NCCL stands behind its prefix.
+    #[test]
+    fn a_damaged_line_does_not_decide_how_others_are_read(
+        at in prop_oneof![3 => Just(0usize), 1 => 0usize..12],
+        from in 0usize..8,
+        junk in "(\\+ |100%\\| |\u{1b}\\[\\?2004l|\\PC{0,12} )?",
+        cut in prop_oneof![Just(0usize), 0usize..40],
+        front in prop_oneof![Just(""), Just("gpu-0 job main "), Just("Nov 25 10:00:02 login train[42]: ")],
+    ) {
+        let log = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../tests/data/logs/053-perlmutter-2234-ofi.log");
+        let text = std::fs::read_to_string(log).unwrap();
+        let of_nccl = text.lines().filter(|line| line.contains("] NCCL INFO ")).skip(from);
+        let whole: Vec<String> = of_nccl.map(|line| format!("{front}{line}")).collect();
+        let mut damaged = whole.clone();
+        damaged[at] = format!("{junk}{}", &whole[at][cut..]);
+        let mut without = whole.clone();
+        without.remove(at);
+        let read = ranks_of(&damaged);
+        prop_assert!(read == ranks_of(&whole) || read == ranks_of(&without), "{}", damaged[at]);
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
