@@ -31,7 +31,7 @@ pub struct Fall<'a> {
     pub last_row: &'a BenchRow,
     /// busbw at the largest size, the better half.
     pub last: GBps,
-    /// What is left of the peak, 0 to 1: the median of the sizes behind it.
+    /// What is left of the peak, 0 to 1: the median of the sizes behind it, or the largest where that alone falls.
     pub left: f64,
     /// Out of place and in place both fall, so it is not a measurement error.
     pub both_halves: bool,
@@ -40,6 +40,9 @@ pub struct Fall<'a> {
 /// What must be lost to call it a fall. Of 40 published tables of sound and of slow clusters none loses more than 3%
 /// behind its peak, but for one over sockets (11%); the first field report loses 30%.
 const FALL: f64 = 0.85;
+
+/// A size is out of line when it reaches less than this share of its neighbours.
+pub(crate) const OUT_OF_LINE: f64 = 0.5;
 
 impl<'a> Curve<'a> {
     /// The curve of a table; `None` without a measured row that may be believed.
@@ -55,7 +58,7 @@ impl<'a> Curve<'a> {
         let plateau = median(tail.iter().map(|(_, busbw)| busbw.0).collect())?;
         let smallest = by_size.iter().find(|row| row.size.0 > 0)?;
         let latency = (smallest.size.0 <= 1024).then(|| smallest.halves().next()).flatten().map(|m| m.time);
-        let fall = fall(&by_size, peak_row.size);
+        let fall = fall(&by_size, peak_row.size).or_else(|| slump(&by_size, peak));
         Some(Curve { rows, peak_row, peak, largest, tail, plateau: GBps(plateau), latency, fall })
     }
 
@@ -89,6 +92,18 @@ fn fall<'a>(rows: &[&'a BenchRow], peak_at: Bytes) -> Option<Fall<'a>> {
     let both_halves = halves.iter().all(|half| left_of(*half).is_some_and(|left| left < FALL));
     let last_row = **behind.last()?;
     (left < FALL).then_some(Fall { last_row, last: last_row.best_busbw()?, left, both_halves })
+}
+
+/// One size is no trend, but the largest is what a machine is for: far behind both before it, in each half that was measured.
+fn slump<'a>(rows: &[&'a BenchRow], peak: GBps) -> Option<Fall<'a>> {
+    let [.., early, before, last_row] = *rows else { return None };
+    let grows = early.size < before.size && before.size < last_row.size && before.size >= BANDWIDTH_FROM;
+    let halves: [fn(&BenchRow) -> Option<GBps>; 2] = [|r| busbw(&r.out_of_place), |r| busbw(&r.in_place)];
+    let usual = early.best_busbw()?.0.min(before.best_busbw()?.0);
+    let behind = |half: &fn(&BenchRow) -> Option<GBps>| half(last_row).map(|busbw| busbw.0 < OUT_OF_LINE * usual);
+    let both_halves = halves.iter().filter_map(behind).all(|is_behind| is_behind);
+    let last = last_row.best_busbw()?;
+    (grows && both_halves).then_some(Fall { last_row, last, left: last.0 / peak.0, both_halves })
 }
 
 fn busbw(half: &Option<Measure>) -> Option<GBps> {
@@ -138,6 +153,13 @@ mod tests {
         ] {
             assert_eq!(Curve::of(&table(rows)).map(|curve| curve.plateau), Some(GBps(plateau)), "{rows:?}");
         }
+    }
+
+    #[test]
+    fn the_largest_size_alone_far_behind_is_a_fall() {
+        let table = table(&[(64, 45.0), (256, 48.2), (1024, 48.0), (4096, 48.1), (16384, 1.0)]);
+        let fall = Curve::of(&table).and_then(|curve| curve.fall).expect("a fall");
+        assert!((fall.left - 1.0 / 48.2).abs() < 1e-9 && fall.both_halves);
     }
 
     #[test]

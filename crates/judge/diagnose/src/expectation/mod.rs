@@ -12,6 +12,7 @@ mod question;
 mod setting;
 mod suspects;
 mod trial;
+mod trough;
 pub(crate) mod uneven;
 
 use crate::UserFacts;
@@ -27,6 +28,7 @@ use judge::{Congestions, Fit, Hypothesis};
 use latency::Late;
 pub(crate) use suspects::costs_speed;
 use trial::{Set, Trial};
+use trough::Trough;
 
 /// A table with what it should have reached.
 pub(crate) struct Prospect<'a> {
@@ -42,6 +44,8 @@ pub(crate) struct Prospect<'a> {
     chosen: usize,
     /// Small messages that take too long.
     late: Option<Late<'a>>,
+    /// A stretch of larger ones that is slow.
+    trough: Option<Trough<'a>>,
     /// The variables of its run that hold a machine back.
     sets: Vec<Set>,
     /// What these allow, where the run is far below that as well.
@@ -97,6 +101,7 @@ fn prospect<'a>(case: &Case, test: &'a Test<'a>, given: &UserFacts, known: &mut 
     let below = hypotheses.iter().position(|one| one.fit != Fit::Above);
     let chosen = nearest(Fit::Within).or_else(|| nearest(Fit::Between)).or(below).unwrap_or(0);
     let late = Late::of(test, collective, &hypotheses);
+    let trough = Trough::of(test, collective, &hypotheses).filter(|_| late.is_none());
     (!hypotheses.is_empty()).then_some(Prospect {
         test,
         collective,
@@ -105,6 +110,7 @@ fn prospect<'a>(case: &Case, test: &'a Test<'a>, given: &UserFacts, known: &mut 
         hypotheses,
         chosen,
         late,
+        trough,
         sets,
         allowed,
         trial,
@@ -177,6 +183,8 @@ pub(crate) fn judge(case: &Case, prospects: &[Prospect], findings: &mut Vec<Find
     for prospect in late.filter(|prospect| seen.insert(prospect.what())) {
         told.extend(prospect.high_latency(case, findings));
     }
+    let unlike = prospects.iter().filter(|prospect| !prospect.is_compared() && seen.insert(prospect.what()));
+    told.extend(unlike.filter_map(Prospect::slow_stretch));
     findings.splice(0..0, told);
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
 }
@@ -223,11 +231,12 @@ fn extremes<'a, 'b>(members: &'b [&'b Prospect<'a>]) -> Vec<&'b Prospect<'a>> {
 }
 
 impl Prospect<'_> {
-    /// Whether large messages and small ones are as fast as they should be.
+    /// Whether messages of all sizes are as fast as they should be.
     pub fn outcome(&self) -> Judgement {
         match &self.late {
             Some(late) if !self.is_compared() && late.as_with.is_some() => Judgement::Undecided,
             Some(_) if !self.is_compared() => Judgement::Failed,
+            None if self.trough.is_some() && !self.is_compared() => Judgement::Failed,
             _ => self.speed(),
         }
     }
@@ -283,9 +292,10 @@ impl Prospect<'_> {
         format!("{}, {:.0}% of the {} expected", speed.measured, 100.0 * speed.share(), speed.expected)
     }
 
-    /// What else is to be said of the table: small messages that are late, and rows that were not judged.
+    /// What else is to be said of the table: smaller messages that are late or slow, and rows that were not judged.
     fn beside(&self) -> String {
-        let late = self.late.as_ref().map_or(String::new(), |late| format!("; {}", late.words()));
+        let trough = self.trough.as_ref().map(Trough::words);
+        let late = self.late.as_ref().map(Late::words).or(trough).map_or(String::new(), |words| format!("; {words}"));
         match self.test.table.contradictions().iter().flatten().count() {
             0 => late,
             1 => format!("{late}; left out: 1 row that contradicts itself"),

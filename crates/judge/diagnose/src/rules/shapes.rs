@@ -3,14 +3,12 @@
 use super::fabric_congestion::single_flow;
 use super::found;
 use crate::case::{Case, Network, Test};
+use crate::curve::OUT_OF_LINE;
 use busbw_model::{BenchRow, Bytes, Evidence, Finding, Measure};
 use std::fmt::Display;
 
 /// Below this size times are latency, which jumps where NCCL changes protocol.
 const FROM: Bytes = Bytes(1 << 20);
-/// A size is out of line when it reaches less than this share of both neighbours.
-const DIP: f64 = 0.5;
-
 /// What is left of the peak when bandwidth breaks down.
 const BROKEN_DOWN: f64 = 0.6;
 
@@ -44,7 +42,7 @@ fn dip(test: &Test) -> Option<Finding> {
         halves.iter().filter(|_| grows).find_map(|half| {
             let busbw = |row: &BenchRow| half(row).map(|m| m.busbw.0);
             let (before, here, after) = (busbw(window[0])?, busbw(window[1])?, busbw(window[2])?);
-            (here < DIP * before.min(after)).then_some((window[1], here, before.min(after)))
+            (here < OUT_OF_LINE * before.min(after)).then_some((window[1], here, before.min(after)))
         })
     })?;
     let (busbw, usual) = (format!("{busbw:.1}"), format!("{usual:.1}"));
