@@ -167,3 +167,36 @@ fn a_port_is_judged_with_its_card_and_a_gpu_with_its_board() {
         assert_eq!(codes.first().copied(), wanted, "{name}: {codes:?}\n{text}");
     }
 }
+
+/// What `ib_write_bw -a` prints of the first device: sizes by powers of two from 4 KiB on, each with its Gbit/s.
+fn ib_write_bw(gbit_s: &[f64]) -> String {
+    let row = |(power, rate): (u32, &f64)| format!(" {}  5000  {rate:.2}  {rate:.2}  0.1\n", 4096u64 << power);
+    let rows: String = (0..).zip(gbit_s).map(row).collect();
+    format!(
+        "                    RDMA_Write BW Test\n Dual-port       : OFF\t\tDevice         : mlx5_0\n Number of qps   : 1\t\tTransport type : IB\n \
+         Link type       : IB\n #bytes     #iterations    BW peak[Gb/sec]    BW average[Gb/sec]   MsgRate[Mpps]\n{rows}"
+    )
+}
+
+#[test]
+fn a_port_is_judged_by_its_plateau_and_by_the_slowest_of_equal_tests() {
+    let flat = [396.0; 12];
+    let mut fall = flat;
+    fall[9..].fill(79.0);
+    let mut noisy = flat;
+    noisy[10] = 300.0;
+    let cases: [(&str, &[&[f64]], bool); 6] = [
+        ("flat", &[&flat], false),
+        ("the largest are slow", &[&fall], true),
+        ("one of the largest is noisy", &[&noisy], false),
+        ("all are slow", &[&[190.0; 12]], true),
+        ("a second test is slow", &[&flat, &[96.0; 12]], true),
+        ("small ones alone", &[&flat[..4]], false),
+    ];
+    for (what, tests, is_slow) in cases {
+        let text = ibstat(&alone(&[(1, UP)])) + &tests.iter().map(|rates| ib_write_bw(rates)).collect::<String>();
+        let answer = diagnose(&read_bytes(&[("host.txt", text.as_bytes())]).unwrap());
+        let slow = answer.findings.iter().any(|finding| finding.severity >= Severity::Warning);
+        assert_eq!(slow, is_slow, "{what}: {:?} {}", answer.verdict, answer.summary);
+    }
+}

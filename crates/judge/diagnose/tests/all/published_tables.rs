@@ -145,6 +145,34 @@ fn small_messages_are_judged_by_the_same_clusters() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// A part of a sound table alone is slow: the largest size, or a stretch of large ones before larger ones that are as they were.
+#[test]
+fn no_part_of_the_large_sizes_may_be_slow() {
+    let tables = Published::all();
+    let (mut wrong, mut tried) = (Vec::new(), 0);
+    for table in tables.iter().filter(|table| table.fact("status") == "good") {
+        let sizes: Vec<u64> = table.csv.lines().filter_map(|line| line.split(',').next()?.parse().ok()).collect();
+        // A sweep: of a few sizes a stretch is half of the table.
+        let doubles = sizes.len() > 9 && sizes.windows(2).all(|two| two[1] <= 2 * two[0]);
+        let Some(largest) = sizes.last().filter(|largest| doubles && **largest >= 1 << 30) else { continue };
+        tried += 1;
+        let stretch = 8 << 20..=largest / 8;
+        let parts: [(&str, &dyn Fn(u64) -> f64); 2] = [
+            ("the largest", &|size| if size == *largest { 0.1 } else { 1.0 }),
+            ("a stretch", &|size| if stretch.contains(&size) { 0.2 } else { 1.0 }),
+        ];
+        for (what, speed) in parts {
+            let given = UserFacts { nics: table.nics(), ..UserFacts::default() };
+            let verdict = verdict(&table.printed(speed, true), &given);
+            if SOUND.contains(&verdict) {
+                wrong.push(format!("{} {what}: {verdict:?}", table.name));
+            }
+        }
+    }
+    assert!(tried >= 10, "{tried}");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
 /// Rows that were edited are said, and have no say: in the largest sizes, in all large ones, in time or bandwidth.
 #[test]
 fn nothing_is_judged_from_a_row_that_contradicts_itself() {

@@ -192,8 +192,11 @@ fn evidence_stands_beside_a_log_in_one_file() {
     assert_eq!(run.diagnostics[0].source.place.line, 6);
 }
 
+/// How many ranks a communicator has, and where those are that are known.
+type Placed = (Option<u32>, Vec<(u32, String)>);
+
 /// Of each communicator, where its ranks are.
-fn ranks_of(lines: &[String]) -> Vec<(Option<u32>, Vec<(u32, String)>)> {
+fn ranks_of(lines: &[String]) -> Vec<Placed> {
     let run = read_bytes(&[("job.log", lines.join("\n").as_bytes())]).unwrap();
     let host = |node: Option<u32>| node.map_or(String::new(), |node| run.nodes[node as usize].host.to_string());
     let ranks = |comm: &busbw_model::Communicator| comm.ranks.iter().map(|(at, rank)| (*at, host(rank.node))).collect();
