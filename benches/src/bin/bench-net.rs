@@ -1,9 +1,10 @@
 //! `bench-net`: busbw's net plugin between two hosts of the lab, beside iperf3, bare sockets and other plugins.
 
-use busbw_benches::net::{NetError, Test, Ways, answer, ask, measure, table};
+use busbw_benches::net::{NETWORKS, NetError, Test, Ways, answer, ask, measure, table};
 use busbw_benches::program::{self, FileError};
 use busbw_benches::results::{place, record};
 use clap::Parser;
+use clap::builder::PossibleValuesParser;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -29,6 +30,9 @@ struct Arguments {
     /// Seconds of each run of iperf3.
     #[arg(long, default_value_t = 2.0)]
     seconds: f64,
+    /// Only this network; may be given several times [default: all].
+    #[arg(long = "network", value_name = "NAME", value_parser = PossibleValuesParser::new(NETWORKS.map(|network| network.name)))]
+    networks: Vec<String>,
     /// The result file; the tables go beside it, as .md [default: benches/results/net-DATE.json].
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
@@ -64,6 +68,7 @@ fn run(arguments: &Arguments) -> Result<(), NetError> {
         others: arguments.others.iter().map(|path| whole(path)).collect::<Result<_, _>>()?,
         rounds: arguments.rounds,
         seconds: arguments.seconds,
+        networks: arguments.networks.clone(),
     };
     let report = measure(&test, |step| eprintln!("{step}"))?;
     let table = table(&report);

@@ -99,6 +99,8 @@ pub struct Test {
     pub rounds: u32,
     /// How long iperf3 runs each time.
     pub seconds: f64,
+    /// The names of the networks to measure; all where it is empty.
+    pub networks: Vec<String>,
 }
 
 /// What came out.
@@ -179,7 +181,9 @@ struct Latency {
 pub fn measure(test: &Test, mut progress: impl FnMut(&str)) -> Result<Report, NetError> {
     let root = std::path::absolute(".").map_err(FileError::at(Path::new(".")))?;
     let mut networks = Vec::new();
-    for network in NETWORKS {
+    let is_meant =
+        |network: &Network| test.networks.is_empty() || test.networks.iter().any(|name| name == network.name);
+    for network in NETWORKS.into_iter().filter(is_meant) {
         let lab = Lab::up(&root, LAB, 2, network.options)?;
         let _busy = Busy::per_core(network.busy);
         let load_before = load();

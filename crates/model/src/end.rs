@@ -78,6 +78,12 @@ impl RankEnd {
         self.logged || self.caught
     }
 
+    /// Whether nobody caught a rank's exception (PyTorch's `_distributed_excepthook` labels it). Ranks may leave in order behind it: by `finally`, or where
+    /// what NCCL printed lay in a buffer.
+    pub fn is_of_excepthook(&self) -> bool {
+        matches!(self.how, Ended::Exception { traceback: true, .. }) && !self.ranks.is_empty() && !self.is_handled()
+    }
+
     /// An end of which only the way is known.
     pub fn of(how: Ended) -> Self {
         let (ranks, host, pid, command, source) = (Vec::new(), None, None, None, SourceLine::default());

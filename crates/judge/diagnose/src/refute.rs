@@ -139,7 +139,7 @@ impl Refuters {
                 || end.is_handled() && !fails_after(place)
                 || refuters.ranks.is_none(end) && refuters.progressed_after(place)
                 || (may_be_caught(end) || may_go_on(end)) && !fails_after(place) && refuters.progressed_after(place)
-                || refuters.is_followed(place)
+                || if end.is_of_excepthook() { refuters.began_anew(place) } else { refuters.is_followed(place) }
                 || matches!(end.how, Ended::Exit(_))
                     && refuters.succeeded.iter().any(|(began, _)| is_after(*began, place))
         });
@@ -152,6 +152,13 @@ impl Refuters {
         self.succeeded.iter().any(|(began, later)| is_after(*later, end) && !is_after(*began, end))
             || self.recovered_after(end)
             || self.came_up_after(&self.started, end, None)
+    }
+
+    /// Whether another run, or another attempt, begins behind an end.
+    fn began_anew(&self, end: Place) -> bool {
+        let begins = self.started.iter().any(|up| is_after(up.first, end));
+        let goes_on = || self.ended_well_after(end) || self.came_up_after(&self.started, end, None);
+        self.recovered_after(end) || begins && goes_on()
     }
 
     /// Whether a torchrun that had workers fail saw those of a later attempt end in order, behind a place of its input.

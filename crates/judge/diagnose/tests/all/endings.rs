@@ -53,6 +53,16 @@ fn a_last_line_that_may_report_a_failure_is_asked_about() {
 }
 
 #[test]
+fn what_nobody_caught_is_refuted_by_another_run_alone() {
+    let raised = "[rank1]: Traceback (most recent call last):\n[rank1]:   File \"fit.py\", line 9, in <module>\n[rank1]: ValueError: bad batch\n";
+    let died = answer(&(started() + raised + &left()));
+    assert_eq!(died.verdict, Verdict::Failed, "{}", died.summary);
+    let again = (started() + &left()).replace("n1:4", "n1:5").replace("0xabc1", "0xabc2");
+    let healed = answer(&(started() + raised + &again));
+    assert_eq!(healed.verdict, Verdict::NoErrors, "{}", healed.summary);
+}
+
+#[test]
 fn a_run_without_an_end_is_said_to_have_none() {
     for (text, ends) in [
         (started(), false),

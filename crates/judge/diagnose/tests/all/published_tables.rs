@@ -169,7 +169,7 @@ fn no_part_of_the_large_sizes_may_be_slow() {
             }
         }
     }
-    assert!(tried >= 10, "{tried}");
+    assert!(tried >= 8, "{tried}");
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
