@@ -41,6 +41,9 @@ pub struct Fall<'a> {
 /// behind its peak, but for one over sockets (11%); the first field report loses 30%.
 const FALL: f64 = 0.85;
 
+/// What each half of a row reached.
+const HALVES: [fn(&BenchRow) -> Option<GBps>; 2] = [|row| busbw(&row.out_of_place), |row| busbw(&row.in_place)];
+
 /// A size is out of line when it reaches less than this share of its neighbours.
 pub(crate) const OUT_OF_LINE: f64 = 0.5;
 
@@ -88,8 +91,7 @@ fn fall<'a>(rows: &[&'a BenchRow], peak_at: Bytes) -> Option<Fall<'a>> {
         (peak > 0.0).then_some(tail / peak)
     };
     let left = left_of(BenchRow::best_busbw)?;
-    let halves: [fn(&BenchRow) -> Option<GBps>; 2] = [|r| busbw(&r.out_of_place), |r| busbw(&r.in_place)];
-    let both_halves = halves.iter().all(|half| left_of(*half).is_some_and(|left| left < FALL));
+    let both_halves = HALVES.iter().all(|half| left_of(*half).is_some_and(|left| left < FALL));
     let last_row = **behind.last()?;
     (left < FALL).then_some(Fall { last_row, last: last_row.best_busbw()?, left, both_halves })
 }
@@ -98,10 +100,9 @@ fn fall<'a>(rows: &[&'a BenchRow], peak_at: Bytes) -> Option<Fall<'a>> {
 fn slump<'a>(rows: &[&'a BenchRow], peak: GBps) -> Option<Fall<'a>> {
     let [.., early, before, last_row] = *rows else { return None };
     let grows = early.size < before.size && before.size < last_row.size && before.size >= BANDWIDTH_FROM;
-    let halves: [fn(&BenchRow) -> Option<GBps>; 2] = [|r| busbw(&r.out_of_place), |r| busbw(&r.in_place)];
     let usual = early.best_busbw()?.0.min(before.best_busbw()?.0);
     let behind = |half: &fn(&BenchRow) -> Option<GBps>| half(last_row).map(|busbw| busbw.0 < OUT_OF_LINE * usual);
-    let both_halves = halves.iter().filter_map(behind).all(|is_behind| is_behind);
+    let both_halves = HALVES.iter().filter_map(behind).all(|is_behind| is_behind);
     let last = last_row.best_busbw()?;
     (grows && both_halves).then_some(Fall { last_row, last, left: last.0 / peak.0, both_halves })
 }

@@ -101,7 +101,7 @@ fn prospect<'a>(case: &Case, test: &'a Test<'a>, given: &UserFacts, known: &mut 
     let below = hypotheses.iter().position(|one| one.fit != Fit::Above);
     let chosen = nearest(Fit::Within).or_else(|| nearest(Fit::Between)).or(below).unwrap_or(0);
     let late = Late::of(test, collective, &hypotheses);
-    let trough = Trough::of(test, collective, &hypotheses).filter(|_| late.is_none());
+    let trough = if late.is_none() { Trough::of(test, collective, &hypotheses) } else { None };
     (!hypotheses.is_empty()).then_some(Prospect {
         test,
         collective,

@@ -24,7 +24,7 @@ use shown::{
     call_of, has_timed_out, is_between_two, is_idle, is_killed, is_of_sizes, lives_elsewhere, may_wait, waits_unseen,
 };
 pub(crate) use shown::{class_of_stack, has_lost, is_in_collective};
-use std::cell::OnceCell;
+use std::cell::{OnceCell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Who is at fault, where the inputs show that ranks wait for others.
@@ -121,6 +121,8 @@ struct Job<'a> {
     case: &'a Case<'a>,
     ranks: &'a Ranks<'a>,
     causes: OnceCell<Vec<Cause>>,
+    /// Of which collectives of which groups it is known whether they were called alike: all calls of a group are looked at for one.
+    alike: RefCell<BTreeMap<(usize, u64), bool>>,
 }
 
 /// Where a rank is, by its dump.
@@ -130,7 +132,7 @@ fn at<'a>(ranks: &'a Ranks, rank: u32) -> Option<&'a FlightEntry> {
 
 impl<'a> Job<'a> {
     fn of(case: &'a Case<'a>) -> Self {
-        Job { case, ranks: &case.ranks, causes: OnceCell::new() }
+        Job { case, ranks: &case.ranks, causes: OnceCell::new(), alike: RefCell::default() }
     }
 
     /// Sets of ranks that stand out, the surest first.
@@ -171,15 +173,15 @@ impl<'a> Job<'a> {
     }
 
     fn group_of(&self, entry: &FlightEntry) -> Option<&'a ProcessGroup> {
-        self.group_named(&entry.group)
+        self.groups().get(self.index_of(&entry.group)?)
     }
 
-    fn group_named(&self, name: &GroupName) -> Option<&'a ProcessGroup> {
-        let same = |group: &&ProcessGroup| match (&group.name.name, &name.name) {
+    /// Which of the groups has a name; each process counts its groups itself.
+    fn index_of(&self, name: &GroupName) -> Option<usize> {
+        self.groups().iter().position(|group| match (&group.name.name, &name.name) {
             (Some(one), Some(other)) => one == other,
             _ => group.name.to_string() == name.to_string(),
-        };
-        self.groups().iter().find(same)
+        })
     }
 
     /// Ranks that wait for others: in an operation that is open, by a time-out or a lost connection, by their stack.
@@ -216,8 +218,10 @@ impl<'a> Job<'a> {
     /// Whether a rank is in an operation that the others of its group called as it did: nothing but data is missing.
     fn misses_data(&self, rank: u32) -> bool {
         let Some(open) = at(self.ranks, rank).filter(|at| at.state != WorkState::Completed) else { return false };
-        let group = self.group_of(open).filter(|group| group.ranks.len() > 1 && self.called_alike(group, open));
-        group.is_some() && self.waits_for(rank).is_empty() && self.may_wait_for(rank).is_empty()
+        self.group_of(open).is_some_and(|group| group.ranks.len() > 1)
+            && self.waits_for(rank).is_empty()
+            && self.may_wait_for(rank).is_empty()
+            && self.called_alike(open)
     }
 
     /// Ranks that are stopped; else those of which one at least does not react to signals.

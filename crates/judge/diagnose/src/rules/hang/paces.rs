@@ -2,7 +2,7 @@
 
 use super::Job;
 use crate::ranks::RankSet;
-use busbw_model::{FlightCalls, FlightKind, GroupName, WorkState};
+use busbw_model::{FlightCalls, FlightKind, WorkState};
 use std::collections::BTreeMap;
 
 /// A collective takes long that takes so many nanoseconds …
@@ -66,19 +66,19 @@ impl Job<'_> {
         Paces { soon: soon.collect(), long: long.into_iter().map(|one| one.ranks.clone()).collect() }
     }
 
+    /// Which group each kind of call is of.
+    pub(super) fn indices_of(&self, kinds: &[FlightKind]) -> Vec<Option<usize>> {
+        kinds.iter().map(|kind| self.index_of(&kind.group)).collect()
+    }
+
     fn collectives(&self) -> Vec<Took<'_>> {
         let dumps = || self.case.run.flight_dumps.iter();
         let now_ns = dumps().filter_map(|dump| Some(time(dump.calls.calls.last()?.created_ns))).max().unwrap_or(0);
-        // Each process counts its groups itself.
-        let index = |name: &GroupName| {
-            let known = self.group_named(name)?;
-            self.groups().iter().position(|group| std::ptr::eq(group, known))
-        };
         let mut took: BTreeMap<(usize, u64), Took> = BTreeMap::new();
         for (rank, dump) in dumps().filter_map(|dump| Some((dump.rank?, dump))) {
             let FlightCalls { kinds, calls } = &dump.calls;
             let stands = dump.at.as_ref().is_some_and(|at| at.state != WorkState::Completed);
-            let groups: Vec<Option<usize>> = kinds.iter().map(|kind| index(&kind.group)).collect();
+            let groups = self.indices_of(kinds);
             let nexts = calls.iter().skip(1).map(|call| Some(time(call.created_ns))).chain([stands.then_some(now_ns)]);
             for (call, next_ns) in calls.iter().zip(nexts) {
                 let (kind, come_ns) = (&kinds[call.kind as usize], time(call.created_ns));

@@ -3,7 +3,7 @@
 use super::paces::{Paces, leaves};
 use super::{Job, at};
 use crate::ranks::RankSet;
-use busbw_model::{CulpritClass, FlightEntry, ProcessGroup, RankStanding, Suspects};
+use busbw_model::{CulpritClass, FlightCalls, FlightEntry, RankStanding, Suspects};
 use std::collections::BTreeMap;
 
 impl Job<'_> {
@@ -11,12 +11,15 @@ impl Job<'_> {
     pub(super) fn stalled(&self) -> Option<Suspects> {
         let ends = &self.case.ends;
         let over = ends.failed() || ends.interrupted.is_some();
+        let differ = self.groups().iter().any(|group| !group.mismatches.is_empty());
+        let gone = [self.stopped(), self.killed()].iter().any(|ranks| !ranks.is_empty());
+        if !over || differ || gone || ends.cause().is_some() {
+            return None;
+        }
         let hosts = self.places();
         let mut groups = self.starved_groups();
         groups.retain(|group| hosts.iter().any(|host| leaves(group, host)));
-        let differ = self.groups().iter().any(|group| !group.mismatches.is_empty());
-        let gone = [self.stopped(), self.killed()].iter().any(|ranks| !ranks.is_empty());
-        if groups.is_empty() || !over || differ || gone || ends.cause().is_some() {
+        if groups.is_empty() {
             return None;
         }
         let shown = [self.cut_off(), self.slowed(), self.unreachable()];
@@ -29,8 +32,12 @@ impl Job<'_> {
     /// dumps tell it, else of those that called it, where no dump lacks.
     fn starved_groups(&self) -> Vec<RankSet> {
         let whole = self.ranks.which(|view| view.dump.is_none_or(|dump| dump.cut)).is_empty();
-        let starved = self.ranks.all().into_iter().filter(|rank| self.misses_data(*rank)).filter_map(|rank| {
-            let open = at(self.ranks, rank)?;
+        let mut stands: BTreeMap<(usize, u64), &FlightEntry> = BTreeMap::new();
+        for rank in self.ranks.all().into_iter().filter(|rank| self.misses_data(*rank)) {
+            let known = at(self.ranks, rank).and_then(|open| Some((self.index_of(&open.group)?, open)));
+            stands.extend(known.map(|(index, open)| ((index, open.work.sequence), open)));
+        }
+        let starved = stands.into_values().filter_map(|open| {
             let group = self.group_of(open).filter(|group| whole || !group.members.is_empty())?;
             let members = self.ranks.members(group);
             let is_through = |member: &u32| {
@@ -49,23 +56,36 @@ impl Job<'_> {
 
     /// Whether ranks came to a collective from where they came to an earlier one of the group, or one of two has ended it. Which rank a broadcast is from is
     /// not recorded, and ranks that all mean to receive wait for each other.
-    pub(super) fn called_alike(&self, group: &ProcessGroup, open: &FlightEntry) -> bool {
+    pub(super) fn called_alike(&self, open: &FlightEntry) -> bool {
+        let Some(index) = self.index_of(&open.group) else { return false };
+        let key = (index, open.work.sequence);
+        let known = self.alike.borrow().get(&key).copied();
+        known.unwrap_or_else(|| {
+            let alike = self.compare_calls(index, open.work.sequence);
+            self.alike.borrow_mut().insert(key, alike);
+            alike
+        })
+    }
+
+    fn compare_calls(&self, index: usize, now: u64) -> bool {
+        let group = &self.groups()[index];
         let mut places: BTreeMap<u64, Vec<(u32, &Option<String>)>> = BTreeMap::new();
         let mut waits_for_all = true;
-        for (rank, calls) in self.case.run.flight_dumps.iter().filter_map(|dump| Some((dump.rank?, &dump.calls))) {
-            for call in &calls.calls {
-                let kind = &calls.kinds[call.kind as usize];
-                if self.group_named(&kind.group).is_some_and(|of| std::ptr::eq(of, group)) {
-                    places.entry(call.sequence).or_default().push((rank, &kind.called_at));
-                    waits_for_all &= call.sequence != open.work.sequence || kind.waits_for_all();
-                }
+        for (rank, FlightCalls { kinds, calls }) in
+            self.case.run.flight_dumps.iter().filter_map(|dump| Some((dump.rank?, &dump.calls)))
+        {
+            let groups = self.indices_of(kinds);
+            for call in calls.iter().filter(|call| groups[call.kind as usize] == Some(index)) {
+                let kind = &kinds[call.kind as usize];
+                places.entry(call.sequence).or_default().push((rank, &kind.called_at));
+                waits_for_all &= call.sequence != now || kind.waits_for_all();
             }
         }
-        let now = places.remove(&open.work.sequence).unwrap_or_default();
-        let told = now.iter().all(|(_, place)| place.is_some());
-        let ended = |standing: &RankStanding| standing.standing.completed >= Some(open.work.sequence);
+        let called = places.remove(&now).unwrap_or_default();
+        let told = called.iter().all(|(_, place)| place.is_some());
+        let ended = |standing: &RankStanding| standing.standing.completed >= Some(now);
         let ended = group.ranks.len() == 2 && group.ranks.values().any(ended);
-        waits_for_all || ended || told && places.values().any(|before| *before == now)
+        waits_for_all || ended || told && places.values().any(|before| *before == called)
     }
 
     /// The ranks of each host; a rank whose host is not known stands for one.
