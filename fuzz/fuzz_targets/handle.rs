@@ -7,6 +7,6 @@ use libfuzzer_sys::fuzz_target;
 fuzz_target!(|data: &[u8]| {
     let _ = busbw_transport::tcp::Handle::from_bytes(data);
     if let Ok(text) = std::str::from_utf8(data) {
-        let _ = busbw_launch::hostlist::expand(text);
+        let _ = busbw_model::HostList::parse(text).map(|list| list.names(text));
     }
 });

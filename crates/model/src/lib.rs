@@ -25,6 +25,7 @@ mod end;
 mod environment;
 mod finding;
 mod host;
+mod host_list;
 mod inspector;
 mod known_fault;
 mod link;
@@ -75,6 +76,7 @@ pub use finding::{
     Judgement, Reached, SavedFinding, Severity, Subject, Verdict,
 };
 pub use host::{FactLine, LinkLayer, PcieLink};
+pub use host_list::HostList;
 pub use inspector::{InspectorRank, InspectorRow, InspectorRun, Spread};
 pub use known_fault::{
     Advised, BestVersion, Component, Consequence, Exposure, KnownFact, KnownFault, PrintedVersion, Version,

@@ -1,7 +1,7 @@
 //! Nodes of the run that the list of a cluster shows as unfit: a list has no time, so whether that came of the run is a question.
 
 use crate::case::Case;
-use busbw_model::{BenchTable, Judged, Judgement, Statement, Subject};
+use busbw_model::{BenchTable, HostList, Judged, Judgement, Statement, Subject};
 
 /// A question about the first such node.
 pub(crate) fn judge(case: &Case) -> Option<Judged> {
@@ -10,7 +10,8 @@ pub(crate) fn judge(case: &Case) -> Option<Judged> {
     let hosts: Vec<&str> = run.nodes.iter().map(|node| node.host.as_str()).chain(of_tables).collect();
     let told = |one: &Statement| {
         let row = Row::of(one.text()).filter(Row::is_unfit)?;
-        let host = hosts.iter().find(|host| lists(row.nodes, host))?;
+        let nodes = HostList::parse(row.nodes).ok()?;
+        let host = hosts.iter().find(|host| nodes.names(host))?;
         let ask = if row.of_kubernetes { "kubectl describe node" } else { "scontrol show node" };
         let how = format!("its state is `{}`: `{}`", row.state, one.text().trim());
         let question = format!(
@@ -78,35 +79,6 @@ impl<'a> Row<'a> {
     }
 }
 
-/// Whether a list of nodes names a host, of which either may leave out the domain.
-fn lists(nodes: &str, host: &str) -> bool {
-    let short = |name: &str| name.split('.').next().unwrap_or_default().to_string();
-    let (mut depth, host) = (0, short(host));
-    let items = nodes.split(|c| {
-        depth += i32::from(c == '[') - i32::from(c == ']');
-        c == ',' && depth == 0
-    });
-    let mut items = items.map(short);
-    items.any(|item| match item.split_once('[') {
-        None => item == host,
-        Some((stem, rest)) => {
-            let (ranges, behind) = rest.split_once(']').unwrap_or((rest, ""));
-            let number = host.strip_prefix(stem).and_then(|rest| rest.strip_suffix(behind));
-            number.is_some_and(|number| is_within(ranges, number))
-        }
-    })
-}
-
-/// Whether a number is in `01-03,07`, of as many digits.
-fn is_within(ranges: &str, number: &str) -> bool {
-    let Ok(wanted) = number.parse::<u64>() else { return false };
-    ranges.split(',').any(|range| {
-        let (first, last) = range.split_once('-').unwrap_or((range, range));
-        let bounds = first.parse::<u64>().ok().zip(last.parse().ok());
-        number.len() >= first.len() && bounds.is_some_and(|(first, last): (u64, u64)| (first..=last).contains(&wanted))
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -131,24 +103,6 @@ mod tests {
         ] {
             let nodes = Row::of(line).filter(Row::is_unfit).map(|row| row.nodes);
             assert_eq!(nodes, expected, "{line}");
-        }
-    }
-
-    #[test]
-    fn lists_name_hosts() {
-        for (nodes, host, expected) in [
-            ("node01", "node01", true),
-            ("node01", "node01.cluster.local", true),
-            ("node01.cluster.local", "node01", true),
-            ("node[01-03,07]", "node02", true),
-            ("node[01-03,07]", "node07", true),
-            ("node[01-03,07]", "node04", false),
-            ("node[01-03,07]", "node2", false),
-            ("login1,node[01-03]", "login1", true),
-            ("node[1-20]-ib", "node11-ib", true),
-            ("node1", "node11", false),
-        ] {
-            assert_eq!(lists(nodes, host), expected, "{nodes} {host}");
         }
     }
 }

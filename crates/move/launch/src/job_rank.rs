@@ -4,6 +4,7 @@ use crate::Lookup;
 use crate::derive::{self, Words};
 use crate::error::BY_HAND;
 use crate::{Error, Result};
+use busbw_model::HostList;
 use busbw_transport::Token;
 
 /// Who started this process.
@@ -356,9 +357,9 @@ impl Variables<'_> {
             _ => {
                 let nodes = self.get("SLURM_STEP_NODELIST").or_else(|| self.get("SLURM_NODELIST"));
                 let nodes = nodes.ok_or_else(|| self.alone_is_wrong("SLURM_PROCID", "SLURM_STEP_NODELIST"))?;
-                let hosts = crate::hostlist::expand(&nodes)
+                let list = HostList::parse(&nodes)
                     .map_err(|problem| Error::variable("SLURM_STEP_NODELIST", &nodes, problem))?;
-                let host = hosts.into_iter().next().unwrap_or_default();
+                let host = list.hosts().into_iter().next().unwrap_or_default();
                 Discovery::Derived { words: Words::of(self.look, derive::SLURM), host }
             }
         };

@@ -12,7 +12,6 @@ pub mod command;
 pub mod error;
 pub mod frames;
 pub mod host;
-pub mod hostlist;
 pub mod hosts;
 pub mod job_rank;
 pub mod launcher;

@@ -73,7 +73,7 @@ pub(super) fn slurm(line: &str) -> Option<RankEnd> {
 }
 
 /// `0,2-4`.
-pub(crate) fn listed(text: &str) -> Vec<u32> {
+fn listed(text: &str) -> Vec<u32> {
     const MOST: usize = 1 << 16;
     let part = |part: &str| {
         let (first, last) = part.split_once('-').unwrap_or((part, part));

@@ -14,9 +14,7 @@ mod query;
 mod wire;
 
 use crate::TextLine;
-use crate::ends::listed;
-use crate::text::part_digits;
-use busbw_model::{NodeFacts, SourceLine};
+use busbw_model::{HostList, NodeFacts, SourceLine};
 use page::{Key, Machines, Page};
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -146,15 +144,12 @@ impl HostReader {
     }
 }
 
-/// `node[01-03]`, `node[01-03,07],login1`.
+/// The hosts of a label that lists several, `node[01-03,07],login1`; not one of a launcher, `[node1]` or `[0]`.
 fn listed_hosts(stream: &str) -> Option<Vec<String>> {
-    let (prefix, rest) = stream.split_once('[')?;
-    let (numbers, suffix) = rest.split_once(']')?;
-    let (first, prefix) = prefix.rsplit_once(',').map_or((None, prefix), |(first, prefix)| (Some(first), prefix));
-    let width = part_digits(numbers).0.len();
-    let own = listed(numbers).into_iter().map(|number| format!("{prefix}{number:0width$}{suffix}"));
-    let names = first.into_iter().flat_map(|names| names.split(',')).map(str::to_string);
-    (!prefix.is_empty() && width > 0 && !suffix.contains([',', '['])).then(|| names.chain(own).collect())
+    const MOST: usize = 1 << 16;
+    let lists = stream.contains('[') && !stream.starts_with('[');
+    let list = if lists { HostList::parse(stream).ok() } else { None };
+    Some(list.filter(|list| list.count() <= MOST)?.hosts())
 }
 
 /// Launchers label lines by rank or by host; only a name is one.
