@@ -1,7 +1,7 @@
 //! Pairs of ranks, a bounded number of chunks at a time: all-to-all, all-to-all-v, gather, scatter, send-receive, and a
 //! reduce-scatter in which each rank sends every block to its owner.
 
-use super::chunks::{Cut, Range, Split};
+use super::chunks::{Cut, Range, Split, WINDOW};
 use super::flow::{Flow, Reducer};
 use super::plan::{Arrival, Departure, Landing, LocalCopy, Move, Need, Output, Plan, Source};
 use super::two_level::Reserved;
@@ -66,19 +66,37 @@ enum Taking {
     },
 }
 
+/// Rounds that are under way at once, a chunk of each in turn. One after the other, two ranks that fall out of step send to a third while a fourth gets
+/// nothing, and no rank has another peer to turn to: four hosts on slow links reached half of their rate.
+const TOGETHER: usize = 4;
+
 /// The rounds of one lane, each in chunks.
 struct Rounds {
     rounds: Vec<Round>,
-    /// The position of each round's first chunk, and that after the last.
-    first: Vec<usize>,
+    /// Which chunk of which round a position is. Ranks leave out what they have not, and have the same order.
+    order: Vec<(usize, usize)>,
+    together: usize,
     element: usize,
     chunk: usize,
     taking: Taking,
 }
 
 impl Rounds {
-    fn landing(&self, round: usize, chunk: usize, data: Room) -> Landing {
-        let position = self.first[round] + chunk;
+    /// The order of `chunks` of each round: `together` rounds at once.
+    fn order(chunks: &[usize], together: usize) -> Vec<(usize, usize)> {
+        let of_group = |first: usize| {
+            let rounds = first..chunks.len().min(first + together);
+            let most = chunks[rounds.clone()].iter().copied().max().unwrap_or(0);
+            let of_chunk = move |chunk| {
+                rounds.clone().filter(move |round| chunk < chunks[*round]).map(move |round| (round, chunk))
+            };
+            (0..most).flat_map(of_chunk)
+        };
+        (0..chunks.len()).step_by(together).flat_map(of_group).collect()
+    }
+
+    fn landing(&self, position: usize, data: Room) -> Landing {
+        let (round, chunk) = self.order[position];
         match self.taking {
             Taking::Direct => Landing::At(data),
             Taking::AfterSending => Landing::Through { place: data, need: Need::Departed(position) },
@@ -86,7 +104,11 @@ impl Rounds {
                 let offset = chunk * self.chunk * self.element;
                 let (local, need) = match round.checked_sub(1) {
                     None => (own.skip(offset), Need::Nothing),
-                    Some(before) => (data.data(), Need::Arrived(self.first[before] + chunk)),
+                    Some(before) => {
+                        // All rounds of a reduction are of one length.
+                        let chunks = self.order.partition_point(|(round, _)| *round <= before) / round;
+                        (data.data(), Need::Arrived(position - chunks))
+                    }
                 };
                 let complete = round + 1 == self.rounds.len();
                 Landing::Reduce { local, output: Output::At(data), need, complete }
@@ -97,12 +119,15 @@ impl Rounds {
 
 impl Plan for Rounds {
     fn positions(&self) -> usize {
-        self.first[self.rounds.len()]
+        self.order.len()
+    }
+
+    fn window(&self) -> usize {
+        WINDOW * self.rounds.len().clamp(1, self.together)
     }
 
     fn at(&self, position: usize) -> Move {
-        let round = self.first.partition_point(|first| *first <= position) - 1;
-        let chunk = position - self.first[round];
+        let (round, chunk) = self.order[position];
         let start = chunk * self.chunk;
         let Round { give, take, own } = self.rounds[round];
         let departure = give.filter(|block| start < block.count).map(|block| Departure {
@@ -114,7 +139,7 @@ impl Plan for Rounds {
         let arrival = take.filter(|block| start < block.count).map(|block| Arrival {
             peers: [Some(block.peer), None],
             count: self.chunk.min(block.count - start),
-            landing: self.landing(round, chunk, block.data.skip(start * self.element)),
+            landing: self.landing(position, block.data.skip(start * self.element)),
             need: Need::Nothing,
         });
         let offset = start * self.element;
@@ -140,10 +165,9 @@ fn exchange<M: Mesh + ?Sized>(
     let cut = Cut::new(largest, element, mesh.lanes(), matches!(taking, Taking::Reduced { .. }));
     let plan = |lane| {
         let rounds: Vec<Round> = rounds.iter().map(|round| round.part(lane, cut.lanes, element)).collect();
-        let mut first = vec![0];
-        for round in &rounds {
-            first.push(first[first.len() - 1] + cut.chunks(round.longest()));
-        }
+        let chunks: Vec<usize> = rounds.iter().map(|round| cut.chunks(round.longest())).collect();
+        let together = if matches!(taking, Taking::Reduced { .. }) { 1 } else { TOGETHER };
+        let order = Rounds::order(&chunks, together);
         let taking = match taking {
             Taking::Reduced { own } => {
                 let start = Split::aligned(largest, cut.lanes, element).range(lane).start;
@@ -151,7 +175,7 @@ fn exchange<M: Mesh + ?Sized>(
             }
             other => other,
         };
-        Rounds { rounds, first, element, chunk: cut.chunk, taking }
+        Rounds { rounds, order, together, element, chunk: cut.chunk, taking }
     };
     let plans = (0..cut.lanes).map(plan).collect();
     let mut flow: Flow<Rounds> = Flow::new(mesh, plans, cut.chunk, reducer);
@@ -267,5 +291,18 @@ pub(super) fn alone(op: &Operation) {
     let count = if op.collective == Collective::AllToAllV { op.counts[0] } else { op.count };
     if !op.is_in_place() && count > 0 {
         copy(&[op.receive], op.send.take(count * op.element()), Store::Streaming);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rounds_of_a_group_take_turns() {
+        let expected = [(0, 0), (1, 0), (0, 1), (2, 0), (3, 0), (2, 1), (2, 2), (4, 0)];
+        assert_eq!(Rounds::order(&[2, 1, 3, 1, 1], 2), expected);
+        assert_eq!(Rounds::order(&[2, 0, 2], 1), [(0, 0), (0, 1), (2, 0), (2, 1)]);
+        assert!(Rounds::order(&[0], 4).is_empty());
     }
 }
