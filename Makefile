@@ -46,8 +46,7 @@ test: check ## And processes of this host, Python, Open MPI and MPICH, which it 
 
 test-all: test ## And labs (as root), tutorials, PyTorch, pages in a browser, packages: all that CI runs
 	@scripts/setup all
-	@scripts/test-python labs
-	$(TEST) labs:: --test-threads 1
+	@scripts/test-labs $(TEST)
 	$(CARGO) test --profile tests --locked -p busbw-pages
 	@scripts/test-packages
 	@$(SKIPPED)
