@@ -37,6 +37,7 @@ const BESIDE: f64 = 0.5;
 /// What the words of an entry weigh at least: a title of few words is not met by one of them.
 const SHORTEST_ENTRY: f64 = 40.0;
 /// What a condition is worth that is not known to be met, and one that is; and what it is that the text does not tell the version.
+/// Of several that are not known the root of their number counts: an entry is not less likely because its source is precise.
 const OPEN: f64 = 0.8;
 const MET: f64 = 1.2;
 const ASKED: f64 = 0.8;
@@ -47,6 +48,8 @@ const PRINTED: f64 = 2.0;
 /// What it is worth that the version that is told is the only one with the fault: people ask after an upgrade. Where more releases
 /// have it, it is worth less.
 const NARROW: f64 = 1.0;
+/// What it is worth that of several versions that are told some have the fault: who compares names one that works.
+const APART: f64 = 1.3;
 /// Ends of words that change with the sentence.
 const ENDS: [&str; 4] = ["ing", "ed", "es", "s"];
 /// The shortest word, and the shortest that is left of one.
@@ -141,6 +144,12 @@ impl<'a> Told<'a> {
         Told { known, faults, weights: weights(&words, faults), text, does, length }
     }
 
+    /// Whether some of the versions that are told have the fault, and others have it not.
+    fn sets_apart(&self, fault: &Fault) -> bool {
+        let has = |versions: &BTreeSet<Version>| versions.iter().filter(|version| fault.affects(version)).count();
+        self.known.of(fault.component).is_some_and(|told| (1..told.len()).contains(&has(told)))
+    }
+
     fn likeness(&self, fault: &Fault, found: &KnownFault) -> f64 {
         let (met, whole) = self.weights.get(fault.id.as_str()).copied().unwrap_or_default();
         let names = [fault.component.name(), fault.component.title()];
@@ -150,7 +159,8 @@ impl<'a> Told<'a> {
         let is_told = !found.unknown.contains(&asked);
         let open = found.unknown.len();
         let conditions = fault.when.words().len().saturating_sub(open);
-        let beside = SAID.powi(said as i32) * OPEN.powi(open as i32) * MET.powi(conditions as i32);
+        let apart = if self.sets_apart(fault) { APART } else { 1.0 };
+        let beside = SAID.powi(said as i32) * OPEN.powf((open as f64).sqrt()) * MET.powi(conditions as i32) * apart;
         let version = match is_told {
             true if met > 0.0 => 1.0 + NARROW / (breadth(fault, self.faults).max(1) as f64).sqrt(),
             true => 1.0,

@@ -22,7 +22,7 @@ use busbw_model::{
 use situation::Situation;
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
-use table::{Condition, Fault};
+use table::{Condition, Fault, Sure};
 
 /// Every fault as a page shows it, with what it depends on, in words.
 pub fn listed() -> Vec<(String, KnownFault)> {
@@ -154,9 +154,12 @@ fn covered_from(component: Component) -> Option<&'static Version> {
     of.filter_map(|fault| fault.fixed.all().iter().max()).min()
 }
 
-/// How many releases have a fault, of those that the tables name.
+/// How many releases have a fault, of those that the tables name. A user names only the release in use: without a mend, each later
+/// one may have the fault.
 fn breadth(fault: &Fault, table: &[Fault]) -> usize {
-    releases(table, fault.component).into_iter().filter(|version| fault.affects(version)).count()
+    let is_open = fault.sure == Sure::Reported && fault.fixed.all().is_empty();
+    let may = |version: &Version| is_open && fault.first.as_ref().is_none_or(|first| version >= first);
+    releases(table, fault.component).into_iter().filter(|version| fault.affects(version) || may(version)).count()
 }
 
 /// How a fault stands in a situation; none where no version in use has it, or a condition is not met.

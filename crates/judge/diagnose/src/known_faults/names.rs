@@ -6,6 +6,9 @@ use crate::words::KNOWN;
 use busbw_predict::cluster::product;
 use std::collections::BTreeSet;
 
+/// Words beside a number that say, it is one of each host, and how far they may stand.
+const HOSTS: [&str; 7] = ["node", "host", "server", "machine", "instance", "per", "each"];
+const BESIDE: usize = 4;
 /// Words of a name such as `RTX PRO 6000`.
 const SERIES: usize = 3;
 
@@ -19,6 +22,10 @@ impl Situation {
         }
         let words = text.split(|c: char| c.is_whitespace() || "`\"'(),;|".contains(c));
         words.filter(|word| sets_variable(word)).for_each(|word| self.tell_variable(word));
+        let counts = counts_of_ranks(text);
+        if counts.len() == 1 && !self.knows(Condition::Gpus) {
+            counts.into_iter().for_each(|ranks| self.tell(Condition::Gpus, ranks.to_string()));
+        }
         let words: Vec<&str> =
             text.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty()).collect();
         let models = words.iter().filter(|word| is_model(word)).filter_map(|word| product(word));
@@ -29,6 +36,34 @@ impl Situation {
             products.into_iter().for_each(|name| self.tell_gpu(name));
         }
     }
+}
+
+/// The numbers of ranks in a text: `2 GPUs`, `8x H100`, `world_size=16`; not those beside a word for hosts, which each may have as
+/// many.
+fn counts_of_ranks(text: &str) -> BTreeSet<u32> {
+    let apart = |c: char| c.is_whitespace() || "`*|()[],;:=".contains(c);
+    let words: Vec<&str> = text.split(apart).filter(|word| !word.is_empty()).collect();
+    let count = |at: usize| {
+        let number = |far: usize| words.get(at + far)?.parse::<u32>().ok();
+        let of_world = match words[at].to_ascii_lowercase().as_str() {
+            "world_size" | "nranks" => number(1),
+            "world" if words.get(at + 1) == Some(&"size") => number(2),
+            _ => None,
+        };
+        of_world.or_else(|| counted(&words, at))
+    };
+    (0..words.len()).filter_map(count).collect()
+}
+
+/// The number at a place, if it counts the GPUs of a job.
+fn counted(words: &[&str], at: usize) -> Option<u32> {
+    let number = words[at].trim_end_matches(['x', '×']);
+    let count = number.parse().ok().filter(|count| *count > 1)?;
+    let behind = *words.get(at + 1)?;
+    let is_multiple = number.len() < words[at].len() && (behind == "NVIDIA" || is_model(behind));
+    let around = &words[at.saturating_sub(BESIDE)..words.len().min(at + 1 + BESIDE)];
+    let of_hosts = around.iter().any(|word| HOSTS.contains(&word.to_ascii_lowercase().trim_end_matches('s')));
+    (!of_hosts && (is_multiple || ["gpus", "ranks"].contains(&behind.to_ascii_lowercase().as_str()))).then_some(count)
 }
 
 /// Whether a name stands in a text as a word, and nothing behind it switches it off.
@@ -60,4 +95,27 @@ fn is_model(word: &str) -> bool {
         && word.starts_with(|c: char| c.is_ascii_uppercase())
         && is_of(char::is_ascii_digit)
         && !is_of(char::is_ascii_lowercase)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks_are_counted_where_a_number_is_that_of_the_job() {
+        let cases: [(&str, &[u32]); 9] = [
+            ("a deadlock in AllGather on B200 platform with 2 GPUs when memory is registered", &[2]),
+            ("2x NVIDIA RTX PRO 6000 Blackwell", &[2]),
+            ("8× H100, driver 580", &[8]),
+            ("world_size=16 rank=3", &[16]),
+            ("ncclAllReduce with world size = 1", &[1]),
+            ("comm 0x1 rank 0 nranks 8 cudaDev 0", &[8]),
+            ("8 GPUs per node", &[]),
+            ("4 nodes with 8 GPUs", &[]),
+            ("2x H100 servers, 1 GPU hangs", &[]),
+        ];
+        for (text, ranks) in cases {
+            assert_eq!(counts_of_ranks(text).into_iter().collect::<Vec<_>>(), ranks, "{text}");
+        }
+    }
 }

@@ -189,6 +189,17 @@ fn a_text_is_about_the_fault_whose_names_and_versions_it_tells() {
             "nccl-nvls-tree-corruption",
         ),
         ("Two RTX PRO 6000 with NCCL 2.26.2: an illegal memory access", "nccl-rtx-pro-6000-illegal-access"),
+        // A fault that a user saw in one release is not the likelier for that (github.com/NVIDIA/nccl/issues/2241).
+        (
+            "AllGather deadlocks on B200 with 2 GPUs, NCCL 2.29.7, when memory is registered with ncclCommWindowRegister; not with \
+             NCCL_NVLS_ENABLE=0",
+            "nccl-ce-two-ranks-hang",
+        ),
+        // Of two releases that are told, one has the fault.
+        (
+            "NCCL 2.30.4 hangs while weights are loaded on DGX Spark, NCCL 2.30.3 works",
+            "nccl-dgx-spark-weight-load-hang",
+        ),
         // The only release that is named is the one without the fault.
         ("Take PyTorch 2.7.0 for FSDP2: loading a state dict was broken before", "pytorch-fsdp2-state-dict-2-6"),
     ];
