@@ -71,3 +71,31 @@ fn the_only_rank_in_the_earliest_statement_is_out_of_step() {
     assert_ne!(culprit(&waited(&[47, 39, 39, 47])).map(|found| found.ranks), Some(vec![1]));
     assert_eq!(culprit(&waited(&[47, 39])), None);
 }
+
+/// A dump of Gloo's flight recorder: calls of groups by name and number, of which the last stands open if told so.
+fn dump(rank: u32, calls: &[(&str, u64)], is_open: bool) -> (String, String) {
+    let entry = |(index, (group, number)): (usize, &(&str, u64))| {
+        let open = is_open && index + 1 == calls.len();
+        serde_json::json!({
+            "pg_id": group.len(), "process_group": [group, "undefined"], "collective_seq_id": number, "profiling_name": "gloo:all_reduce",
+            "time_created_ns": 1_000_000 * index as u64, "input_sizes": [[4]], "output_sizes": [[4]], "retired": !open, "is_p2p": false,
+            "state": if open { "scheduled" } else { "completed" },
+        })
+    };
+    let entries: Vec<_> = calls.iter().enumerate().map(entry).collect();
+    let dump = serde_json::json!({ "version": "2.10", "entries": entries, "pg_config": {}, "pg_status": {} });
+    (format!("fr/nccl_trace_rank_{rank}.json"), dump.to_string())
+}
+
+/// Rank 0 waits for rank 1, rank 1 in a group of its own for somebody whose dump lacks: that is rank 2, which says nothing, and not rank 1, which only
+/// passes on that it waits.
+#[test]
+fn who_waits_for_a_rank_without_a_dump_is_not_at_fault() {
+    let mut given = waited(&[47, 47, 47, 53]);
+    given.remove(2);
+    given.push(("rank2.log".into(), "[rank2]: step 16\n".into()));
+    given.push(dump(0, &[("0", 7), ("first", 3), ("first", 4)], true));
+    given.push(dump(1, &[("0", 7), ("first", 3), ("second", 3)], true));
+    let accused = culprit(&given).map(|found| found.ranks).unwrap_or_default();
+    assert!(!accused.contains(&0) && !accused.contains(&1), "{accused:?}");
+}

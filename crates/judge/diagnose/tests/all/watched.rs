@@ -200,6 +200,9 @@ fn stacks_tell_the_rank_that_is_elsewhere() {
         "Rank 3 on a is elsewhere in the program since 14:03:22: it is in load (train.py:11); ranks 0, 1, 2 wait"
     );
     assert_eq!(code, Code::HangMismatch);
+    let next = all("    load (train.py:11)\n    __iter__ (train.py:8)\n    <module> (train.py:16)");
+    let (title, _) = told(std::slice::from_ref(&document), &[("a/stacks-a.txt", &next)]);
+    assert!(title.starts_with("Rank 3 on a is in its data loader since 14:03:22: it is in load"), "{title}");
     let apart = all(&IN_ALL_REDUCE.replace("all_reduce", "barrier").replace("train.py:29", "train.py:40"));
     let (title, _) = told(std::slice::from_ref(&document), &[("a/stacks-a.txt", &apart)]);
     assert!(title.contains("Rank 3 on a") && title.contains("<module> (train.py:40)"), "{title}");
@@ -210,6 +213,8 @@ fn stacks_tell_the_rank_that_is_elsewhere() {
     busy.ranks[3].cores = 0.97;
     let (title, _) = told(std::slice::from_ref(&busy), &[("a/stacks-a.txt", &loader)]);
     assert!(title.starts_with("Rank 3 on a is busy since 14:03:22"), "{title}");
+    let (title, _) = told(std::slice::from_ref(&busy), &[("a/stacks-a.txt", &next)]);
+    assert!(title.starts_with("Rank 3 on a is busy in its data loader since 14:03:22"), "{title}");
     assert!(told(&[busy], &[]).0.contains("it computes (1.0 cores)"));
 }
 

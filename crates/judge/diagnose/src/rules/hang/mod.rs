@@ -11,6 +11,7 @@ mod output;
 mod paces;
 mod shown;
 mod stalled;
+mod waits;
 
 use crate::case::Case;
 use crate::ranks::{RankSet, RankView, Ranks};
@@ -20,9 +21,7 @@ use busbw_model::{
 use explained::Cause;
 use moment::is_of_a_moment;
 pub(crate) use moment::{is_unsure_of, moved};
-use shown::{
-    call_of, has_timed_out, is_between_two, is_idle, is_killed, is_of_sizes, lives_elsewhere, may_wait, waits_unseen,
-};
+use shown::{call_of, has_timed_out, is_between_two, is_idle, is_killed, is_of_sizes, lives_elsewhere, may_wait};
 pub(crate) use shown::{class_of_stack, has_lost, is_in_collective};
 use std::cell::{OnceCell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -60,6 +59,9 @@ pub(crate) fn suspects(case: &Case) -> Option<Suspects> {
     let class = job.class(&suspects, &diverged);
     if class == Some(CulpritClass::Network) && suspects.iter().all(|rank| job.misses_data(*rank)) {
         job.widen_to_host(&mut suspects);
+    }
+    if class.is_none() && job.may_only_lack(&suspects) {
+        return None;
     }
     // Where nothing shows what they do, most ranks are not the ones that the others wait for.
     if class.is_none() && suspects.len() * 2 > all.len() {
@@ -123,6 +125,7 @@ struct Job<'a> {
     causes: OnceCell<Vec<Cause>>,
     /// Of which collectives of which groups it is known whether they were called alike: all calls of a group are looked at for one.
     alike: RefCell<BTreeMap<(usize, u64), bool>>,
+    known: waits::Known,
 }
 
 /// Where a rank is, by its dump.
@@ -132,11 +135,17 @@ fn at<'a>(ranks: &'a Ranks, rank: u32) -> Option<&'a FlightEntry> {
 
 impl<'a> Job<'a> {
     fn of(case: &'a Case<'a>) -> Self {
-        Job { case, ranks: &case.ranks, causes: OnceCell::new(), alike: RefCell::default() }
+        Job {
+            case,
+            ranks: &case.ranks,
+            causes: OnceCell::new(),
+            alike: RefCell::default(),
+            known: waits::Known::default(),
+        }
     }
 
     /// Sets of ranks that stand out, the surest first.
-    fn signs(&self, diverged: RankSet) -> [RankSet; 24] {
+    fn signs(&self, diverged: RankSet) -> [RankSet; 25] {
         // Who has no dump may just not have been asked for it: others must be seen to fail, or to stand still.
         let told = is_told(self.case);
         let of_told = |sign: RankSet| if told { sign } else { RankSet::new() };
@@ -146,6 +155,7 @@ impl<'a> Job<'a> {
             self.unreachable(),
             self.stopped(),
             self.killed(),
+            of_told(self.others_than_who_waits()),
             diverged,
             self.sizes_differ(),
             self.waited_for(),
@@ -166,6 +176,16 @@ impl<'a> Job<'a> {
             of_told(self.without_dump()),
             self.speaks_otherwise(),
         ]
+    }
+
+    /// Whether ranks may stand out only because their dumps were not given: no rank says that it waited in vain. It may as well be the network.
+    fn may_only_lack(&self, suspects: &RankSet) -> bool {
+        let lacks = |rank: &u32| self.ranks.get(*rank).is_none_or(|view| view.dump.is_none());
+        let nobody_lost = self.ranks.which(|view| view.end.is_some_and(has_lost)).is_empty();
+        !self.case.run.flight_dumps.is_empty()
+            && suspects.iter().all(lacks)
+            && nobody_lost
+            && self.case.ends.timeouts.is_empty()
     }
 
     fn groups(&self) -> &'a [ProcessGroup] {
@@ -277,67 +297,6 @@ impl<'a> Job<'a> {
         self.ranks.get(rank).and_then(|view| view.dump).is_some_and(|dump| dump.unusual)
     }
 
-    /// Those for whom a rank waits by its dump: members of the group that have not called what it called.
-    fn waits_for(&self, rank: u32) -> RankSet {
-        let Some(at) = at(self.ranks, rank) else { return RankSet::new() };
-        let Some(group) = self.group_of(at).filter(|_| !at.p2p) else { return RankSet::new() };
-        let is_behind = |member: &u32| match group.ranks.get(member) {
-            Some(standing) => standing.standing.enqueued.is_some_and(|enqueued| enqueued < at.work.sequence),
-            None => self.ranks.get(*member).and_then(|view| view.dump).is_some_and(|dump| !dump.cut),
-        };
-        let known: RankSet =
-            self.ranks.members(group).into_iter().filter(|member| *member != rank).filter(is_behind).collect();
-        known
-    }
-
-    /// Those for whom a rank may wait, where all that are known to be of its group called what it called: ranks without a dump, and where
-    /// the members are not told, ranks in a group of that number of which their dump kept no call.
-    fn may_wait_for(&self, rank: u32) -> RankSet {
-        let open = at(self.ranks, rank).filter(|at| at.state != WorkState::Completed && !at.p2p);
-        let Some((at, group)) = open.and_then(|at| Some((at, self.group_of(at)?))) else { return RankSet::new() };
-        let may = |view: &RankView| match view.dump.filter(|dump| !dump.cut) {
-            Some(dump) => {
-                let unnamed = |name: &GroupName| name.name.is_none() && name.id.is_some() && name.id == at.group.id;
-                group.members.is_empty() && dump.standing.iter().any(|(name, _)| unnamed(name))
-            }
-            None => group.members.is_empty() || view.rank.is_some_and(|rank| group.members.contains(&rank)),
-        };
-        self.ranks.which(may).into_iter().filter(|other| *other != rank).collect()
-    }
-
-    /// Ranks for whom others wait and that wait for none; where these wait for each other, the one that never went so
-    /// before, or for whom most wait.
-    fn waited_for(&self) -> RankSet {
-        let edges: BTreeMap<u32, RankSet> =
-            self.ranks.all().into_iter().map(|rank| (rank, self.waits_for(rank))).collect();
-        let wanted: RankSet = edges.values().flatten().copied().collect();
-        if wanted.is_empty() {
-            return self.behind();
-        }
-        let waits = |rank: &u32| !edges[rank].is_empty();
-        let unseen = self.ranks.which(waits_unseen);
-        let waits_for_none = |rank: &u32| !waits(rank) && !unseen.contains(rank) && self.may_wait_for(*rank).is_empty();
-        let free: RankSet = wanted.iter().copied().filter(waits_for_none).collect();
-        if !free.is_empty() || !wanted.iter().all(waits) {
-            return free;
-        }
-        let unusual: RankSet = wanted.iter().copied().filter(|rank| self.is_unusual(*rank)).collect();
-        if unusual.len() == 1 {
-            return unusual;
-        }
-        let count = |rank: &u32| edges.values().filter(|waits_for| waits_for.contains(rank)).count();
-        let most = wanted.iter().map(count).max().unwrap_or(0);
-        wanted.into_iter().filter(|rank| count(rank) == most).collect()
-    }
-
-    /// Ranks for whom others may wait that wait for none of those that are known; where these are many, dumps lack and nothing else is known of them.
-    fn supposed(&self) -> RankSet {
-        let all = self.ranks.all();
-        let stuck = all.iter().filter(|rank| self.waits_for(**rank).is_empty());
-        let supposed: RankSet = stuck.flat_map(|rank| self.may_wait_for(*rank)).collect();
-        if supposed.len() > 1 && supposed.len() * 2 >= all.len() { RankSet::new() } else { supposed }
-    }
-
     /// Ranks that the watchdogs' numbers show to be behind.
     fn behind(&self) -> RankSet {
         let behind = self.groups().iter().find_map(ProcessGroup::behind);
@@ -428,14 +387,5 @@ impl<'a> Job<'a> {
         // Who writes its dump lives, and does something else than what the others wait in.
         let others_lost = !self.ranks.which(|view| view.end.is_some_and(has_lost)).is_empty();
         (has(&self.idle()) || others_lost && views().all(lives_elsewhere)).then_some(CulpritClass::Busy)
-    }
-
-    /// Whether a rank waits in an operation of its own: in a group of some ranks, while others wait for it in another.
-    fn is_in_another(&self, rank: u32) -> bool {
-        let own = at(self.ranks, rank).filter(|at| at.state != WorkState::Completed);
-        let others =
-            self.ranks.all().into_iter().filter(|other| *other != rank && self.waits_for(*other).contains(&rank));
-        let mut theirs = others.filter_map(|other| at(self.ranks, other)).peekable();
-        own.is_some_and(|own| theirs.peek().is_some() && theirs.any(|theirs| theirs.group != own.group))
     }
 }

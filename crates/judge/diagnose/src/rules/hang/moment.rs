@@ -2,7 +2,6 @@
 
 use super::{Job, is_dumps_alone};
 use crate::case::Case;
-use crate::ranks::RankSet;
 use busbw_model::{Finding, FlightCalls, FlightDump, FlightEntry, GroupName, Suspects, WorkState};
 use std::collections::BTreeMap;
 
@@ -12,9 +11,9 @@ pub(crate) fn is_of_a_moment(case: &Case) -> bool {
     is_dumps_alone(case) && job.diverged().is_empty() && job.waiting().len() < 2
 }
 
-/// Whether nothing but dumps is given, and they do not show that anybody is at fault: they are of a moment, or as many as half of their ranks are
-/// behind, as ranks of a job are that moves, or the others wait for these in each round, or fewer than two do, or many ranks lack, for whom these may
-/// wait, and nobody called what others did not.
+/// Whether suspects only wait for others that may be at fault; or nothing but dumps is given, and they do not show that anybody is at fault: they are of
+/// a moment, or as many as half of their ranks are behind, as ranks of a job are that moves, or the others wait for these in each round, or fewer than
+/// two do, or many ranks lack, for whom these may wait, and nobody called what others did not.
 pub(crate) fn is_unsure_of(case: &Case, finding: &Finding) -> bool {
     let dumps = case.run.flight_dumps.len();
     let many = |suspects: &Suspects| suspects.ranks.len() > 1 && suspects.ranks.len() * 2 >= dumps;
@@ -27,7 +26,11 @@ pub(crate) fn is_unsure_of(case: &Case, finding: &Finding) -> bool {
     let lack = lacking * 3 >= case.ranks.all().len();
     let few = |suspects: &Suspects| !odd(suspects) && (lack || job.led_to(&suspects.ranks).len() < 2);
     let usual = |suspects: &Suspects| many(suspects) || are_always_late(case, suspects) || few(suspects);
-    is_of_a_moment(case) || is_dumps_alone(case) && finding.suspects.as_ref().is_some_and(usual)
+    let looked_for = job.others_than_who_waits();
+    let only_wait =
+        |suspects: &Suspects| suspects.class.is_none() && suspects.ranks.iter().all(|rank| !looked_for.contains(rank));
+    let told = finding.suspects.as_ref();
+    is_of_a_moment(case) || told.is_some_and(only_wait) || is_dumps_alone(case) && told.is_some_and(usual)
 }
 
 /// Whether the job moved while its dumps were written, one after the other: a rank is a whole round further than another of its group, which it
@@ -52,21 +55,6 @@ pub(crate) fn moved(case: &Case) -> bool {
         ranks.values().min().is_some_and(|least| again.get(group).is_some_and(|passed| least < passed))
     };
     last.iter().any(behind)
-}
-
-impl Job<'_> {
-    /// Ranks that wait for some of these by their dumps, or for others that do.
-    fn led_to(&self, ranks: &[u32]) -> RankSet {
-        let edges: Vec<(u32, RankSet)> =
-            self.ranks.all().into_iter().map(|rank| (rank, self.waits_for(rank))).collect();
-        let mut known: RankSet = ranks.iter().copied().collect();
-        while let Some((rank, _)) =
-            edges.iter().find(|(rank, waits)| !known.contains(rank) && !waits.is_disjoint(&known))
-        {
-            known.insert(*rank);
-        }
-        &known - &ranks.iter().copied().collect()
-    }
 }
 
 /// Whether suspects came late to the rounds before as well: a job that moves waits for such ranks at any moment.

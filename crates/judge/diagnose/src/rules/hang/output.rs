@@ -26,10 +26,14 @@ impl Job<'_> {
             .which(|view| view.end.is_some_and(is_terminated) && view.host.is_some_and(|host| hosts.contains(host)))
     }
 
-    /// The one rank that was ended with others of its host, where all others say what they waited in.
+    /// The one rank that was ended with others of its host, where all others say what they waited in; several, where all others waited in one call, and no
+    /// one rank explains what for.
     pub(super) fn ended_unheard(&self) -> RankSet {
         let ended = self.ended_with_others();
-        if ended.len() == 1 { ended } else { RankSet::new() }
+        let others = &self.ranks.all() - &ended;
+        let calls: BTreeSet<_> = others.iter().map(|rank| self.ranks.get(*rank).and_then(lost_in)).collect();
+        let together = calls.len() == 1 && !calls.contains(&None) && ended.len() < others.len();
+        if ended.len() == 1 || together && self.causes().is_empty() { ended } else { RankSet::new() }
     }
 
     /// The one rank that waits in a collective in which no other does, where the others wait together.

@@ -58,9 +58,12 @@ impl Fault<'_> {
         let there = if self.ranks.is_empty() { String::new() } else { format!(" ({})", ranks(&self.ranks)) };
         let lasts = self.seen.documents.iter().filter_map(|(_, of)| of.stall).map(|stall| stall.limit_us).max();
         let pid = self.seen.ranks.iter().find(|one| self.ranks.contains(&one.rank.rank)).map(|one| one.rank.pid);
-        let words: [(&str, &dyn Display); 12] = [
+        let loads = self.class_of_stack(case) == Some(CulpritClass::Data);
+        let words: [(&str, &dyn Display); 14] = [
             ("who", &who),
             ("is", &if several { "are" } else { "is" }),
+            ("place", &if loads { "in its data loader" } else { "elsewhere in the program" }),
+            ("in_loader", &if loads { " in its data loader" } else { "" }),
             ("host", &host),
             ("there", &there),
             ("since", &clock(self.since_us)),
@@ -88,8 +91,7 @@ impl Fault<'_> {
 
     /// The ranks that it accuses: none, where nobody is told from the others, or who failed followed another.
     fn suspects(&self, case: &Case) -> Option<Suspects> {
-        let accused = self.seen.ranks.iter().filter(|one| self.ranks.contains(&one.rank.rank));
-        let stack = || accused.clone().find_map(|one| stack_of(case, *one));
+        let of_stack = self.class_of_stack(case);
         let class = match self.class {
             Class::Followed | Class::Unknown => return None,
             Class::Failed => Some(CulpritClass::Exception),
@@ -97,11 +99,18 @@ impl Fault<'_> {
             Class::Left => Some(CulpritClass::Divergence),
             Class::Stopped => Some(CulpritClass::Stopped),
             Class::Unreachable => Some(CulpritClass::Network),
-            Class::Elsewhere => stack().map(hang::class_of_stack),
-            Class::Busy => Some(CulpritClass::Busy),
+            Class::Elsewhere => of_stack,
+            // A loader may compute as well: it cuts, decodes, tokenizes.
+            Class::Busy => of_stack.filter(|class| *class == CulpritClass::Data).or(Some(CulpritClass::Busy)),
             Class::Device | Class::Deaf => None,
         };
         (!self.ranks.is_empty()).then(|| Suspects::of(self.ranks.clone(), class))
+    }
+
+    /// What keeps those that it accuses, by the first stack.
+    fn class_of_stack(&self, case: &Case) -> Option<CulpritClass> {
+        let mut accused = self.seen.ranks.iter().filter(|one| self.ranks.contains(&one.rank.rank));
+        accused.find_map(|one| stack_of(case, *one)).map(hang::class_of_stack)
     }
 }
 
