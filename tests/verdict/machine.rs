@@ -16,6 +16,22 @@ fn evidence() -> Vec<Input> {
             "2026-11-23T10:00:00,123456+00:00 NVRM: Xid (PCI:0000:9b:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.\n",
         ),
         (
+            "dmesg-mlx5-fatal",
+            "[81234.112233] mlx5_core 0000:5e:00.0: poll_health:825:(pid 0): Fatal error 1 detected\n",
+        ),
+        (
+            "dmesg-sxid",
+            "[ 1234.567890] nvidia-nvswitch3: SXid (PCI:0000:86:00.0): 20034, Fatal, Link 30 LTSSM Fault Up\n",
+        ),
+        (
+            "dmesg-link-flaps",
+            "[80000.100000] mlx5_core 0000:5e:00.0 ens1f0np0: Link down\n[80100.100000] mlx5_core 0000:5e:00.0 ens1f0np0: Link down\n[80200.100000] mlx5_core 0000:5e:00.0 ens1f0np0: Link down\n[80300.100000] mlx5_core 0000:5e:00.0 ens1f0np0: Link down\n",
+        ),
+        (
+            "gpu-recovery",
+            "GPU 00000000:1B:00.0\n    Product Name                          : NVIDIA H100 80GB HBM3\n    GPU Recovery Action                   : Drain P2P\n",
+        ),
+        (
             "ibstat-down",
             "CA 'mlx5_0'\n\tCA type: MT4129\n\tNumber of ports: 1\n\tFirmware version: 28.39.1002\n\tPort 1:\n\t\tState: Down\n\t\tPhysical state: Disabled\n\t\tRate: 10\n\t\tBase lid: 65535\n\t\tLink layer: InfiniBand\n",
         ),

@@ -13,6 +13,7 @@ mod inputs;
 mod nccl_tests;
 
 mod buried;
+mod cut;
 mod dressed;
 mod files;
 mod harmless;

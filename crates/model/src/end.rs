@@ -112,8 +112,10 @@ impl RankEnd {
 /// Who tells of an end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EndTeller {
-    /// The process itself, or what started the ranks.
+    /// The process itself, or what looks after it.
     Job,
+    /// What started the ranks, once their launch is over: srun, mpirun, torchrun.
+    Launcher,
     /// What runs commands one after the other, as a shell or `make` does: it may go on with the next.
     Runner,
     /// A list of what runs on a cluster: others' as well.

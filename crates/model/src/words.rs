@@ -17,6 +17,7 @@ pub struct Words {
     pub commands: Vec<String>,
     pub levels: Vec<(String, LogLevel)>,
     pub starters: Vec<String>,
+    pub beside: Vec<String>,
     pub wrappers: Vec<String>,
     pub gone: Vec<String>,
     pub rendezvous: Vec<String>,
@@ -32,4 +33,11 @@ pub struct Words {
     pub names: Vec<(Component, Vec<String>)>,
     pub tells: Vec<(String, String, Vec<String>)>,
     pub does: Vec<(Consequence, Vec<String>)>,
+}
+
+impl Words {
+    /// Whether a container, unit or pod is by its name none of a job's ranks.
+    pub fn is_beside(&self, name: &str) -> bool {
+        name.split(['-', '_', '.', '@']).any(|part| self.beside.iter().any(|word| word == part))
+    }
 }

@@ -176,6 +176,9 @@ pub struct Cause {
     pub or: Vec<Alternative>,
     #[serde(default)]
     pub until: Until,
+    /// It counts from so many lines on that are alike from the text on: one device does it again and again.
+    #[serde(default = "once")]
+    pub repeats: usize,
     /// None of these in the line.
     #[serde(default)]
     pub unless: Vec<Template>,
@@ -196,6 +199,10 @@ fn error() -> Severity {
     Severity::Error
 }
 
+fn once() -> usize {
+    1
+}
+
 /// Until when a line of the cause counts: what comes later refutes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -204,6 +211,8 @@ pub enum Until {
     Start,
     /// Until a communicator comes up after it: a launch that failed, whatever ran before it.
     Launch,
+    /// Until another launch comes up, or the program goes on for long and ends well: the communicator does not survive it.
+    Rerun,
     /// Until the run ends well: trouble of the run.
     #[default]
     End,

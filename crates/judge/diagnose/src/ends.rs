@@ -29,7 +29,7 @@ pub struct Ends<'a> {
 impl<'a> Ends<'a> {
     pub fn of(run: &'a Run, refuters: &Refuters) -> Self {
         let timeout = |statement: &&TorchStatement| {
-            matches!(statement.event, TorchEvent::Timeout { .. }) && !refuters.recovered_after(statement.source.place)
+            matches!(statement.event, TorchEvent::Timeout { .. }) && !refuters.is_elsewhere(statement)
         };
         let mut ends = Ends { timeouts: run.torch_statements.iter().filter(timeout).collect(), ..Ends::default() };
         let (mut alone, mut beside, mut success) = (Vec::new(), Vec::new(), None::<&RankEnd>);
@@ -43,6 +43,7 @@ impl<'a> Ends<'a> {
                 // srun cancels a step itself after a task that was killed.
                 Ended::Interrupted(by) if by == "Slurm: cancelled" && ends.a_rank_fell_before(end.source.place) => {}
                 Ended::Interrupted(_) => ends.interrupted = ends.interrupted.or(Some(end)),
+                _ if refuters.is_unordered(end.source.place) => beside.push(end),
                 Ended::Exception { traceback: false, .. } if ends.timed_out_before(end.source.place) => {
                     ends.aftermath.push(end.source.place);
                 }
@@ -64,7 +65,8 @@ impl<'a> Ends<'a> {
         let (of_run, beside): (Vec<&RankEnd>, _) = beside.into_iter().partition(explains);
         // A list without a name tells of an earlier run of the same container.
         let is_open = |end: &&RankEnd| match (end.told_by, &end.command) {
-            (EndTeller::Report, _) | (EndTeller::List, Some(_)) => true,
+            (EndTeller::Report | EndTeller::Launcher, _) | (EndTeller::List, Some(_)) => true,
+            _ if end.is_of_excepthook() => true,
             (EndTeller::Runner, _) | (_, Some(_)) => !refuters.ended_well_after(end.source.place),
             _ => !refuters.ended_well(),
         };
@@ -157,8 +159,15 @@ fn is_all(run: &Run, place: Place) -> bool {
 
 /// Whether a process of a run ended so that failed before the one that the input ends with.
 fn is_of_earlier_run(end: &RankEnd, refuters: &Refuters) -> bool {
-    let of_run = !end.is_handled() && end.told_by == EndTeller::Job && !end.went_on;
-    of_run && weight_of(end, false) < Weight::Consequence && refuters.is_followed(end.source.place)
+    let place = end.source.place;
+    match end.told_by {
+        EndTeller::Launcher => refuters.is_of_earlier_launch(place),
+        EndTeller::Job => {
+            let of_run = !end.is_handled() && !end.went_on;
+            of_run && weight_of(end, false) < Weight::Consequence && refuters.is_followed(place)
+        }
+        _ => false,
+    }
 }
 
 /// How likely an end is the cause of the others; the first explains those behind it.

@@ -89,16 +89,22 @@ fn lower(case: &Case, basis: Basis, finding: &mut Finding, stands: bool) {
     };
 }
 
-/// Whether an error rests on what a machine says of itself, which no run disproves.
+/// Whether an error, or a warning of the kernel of what fails, rests on what a machine says of itself, which no run disproves; or on the end of a
+/// communicator, of which its ranks leave in order.
 fn is_of_machine(case: &Case, finding: &Finding) -> bool {
     let Some(place) = finding.evidence.first().map(|evidence| evidence.source.place) else { return false };
     let says = |(index, role): (usize, Role)| {
         let cause = case.book.cause(index);
-        matches!(role, Role::Printed(_)) && cause.until == Until::Never && cause.code == finding.code
+        let Role::Printed(at) = role else { return false };
+        let counts = match finding.severity {
+            Severity::Error => true,
+            Severity::Warning => cause.printed[at].by == Speaker::Kernel && fails(finding.code),
+            Severity::Info => false,
+        };
+        counts && matches!(cause.until, Until::Never | Until::Rerun) && cause.code == finding.code
     };
     let mut lines = case.lines.iter().filter(|line| line.source.place == place);
-    finding.severity == Severity::Error
-        && lines.any(|line| case.book.read(line.speaker, &line.text).into_iter().any(says))
+    lines.any(|line| case.book.read(line.speaker, &line.text).into_iter().any(says))
 }
 
 /// Whether a code is of what fails, not of what costs speed.

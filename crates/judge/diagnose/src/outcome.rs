@@ -7,6 +7,7 @@ use crate::lines::Line;
 use crate::rules::ends::who;
 use crate::rules::signatures::book::Role;
 use crate::rules::start::Start;
+use crate::words::listed;
 use crate::{unfit_nodes, unread};
 use busbw_model::{BenchTable, Check, EndTeller, Ended, Finding, Judged, Judgement, Severity, Subject, counted};
 use std::collections::HashSet;
@@ -16,6 +17,7 @@ pub(crate) fn judge(case: &Case, findings: &[Finding]) -> Vec<Judged> {
     let course = [
         start(case, findings),
         beside(case),
+        left_apart(case),
         next_launch(case),
         cut_short(case),
         first_size(case),
@@ -91,9 +93,30 @@ fn beside(case: &Case) -> Option<Judged> {
         );
         return Some(judged(Subject::Course, "the end of the job".into(), how, Judgement::Undecided, Some(question)));
     }
+    if case.refuters.is_unordered(end.source.place) {
+        let how = format!("a failure is reported before the ranks' own lines: `{line}`");
+        let question = format!(
+            "Ranks came up, but {how}. Is it of this launch, and were two outputs put together, or of one before? Give each output in a file of its own"
+        );
+        return Some(judged(Subject::Course, "the end of the job".into(), how, Judgement::Undecided, Some(question)));
+    }
     let how = format!("nothing shows whether it was one of the run: `{line}`");
     let question = format!("{} failed, and {how}. Did the run go on? Give the rest of the output", who(end));
     Some(judged(Subject::Course, who(end), how, Judgement::Undecided, Some(question)))
+}
+
+/// A communicator that some ranks gave up, and others left in order: ranks of one program leave alike.
+fn left_apart(case: &Case) -> Option<Judged> {
+    let apart = case.run.communicators.iter().find_map(|comm| {
+        let (gave_up, left): (Vec<_>, Vec<_>) =
+            comm.ranks.iter().filter(|(_, rank)| rank.left.is_some()).partition(|(_, rank)| rank.aborted);
+        let is_apart = !gave_up.is_empty() && !left.is_empty();
+        is_apart.then(|| (listed(gave_up.iter().map(|(number, _)| number), 8), left.len()))
+    });
+    let (gave_up, left) = apart.filter(|_| !case.ends.failed())?;
+    let how = format!("ranks {gave_up} gave up their communicator (`Abort COMPLETE`), and {left} left it in order");
+    let question = format!("{how}. Did ranks {gave_up} fail? Give their whole output");
+    Some(judged(Subject::Course, "the end of the run".into(), how, Judgement::Undecided, Some(question)))
 }
 
 /// A launch that failed behind a run that is whole.

@@ -55,6 +55,9 @@ pub struct GpuDevice {
     /// The cap on its power.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub power: Option<PowerLimit>,
+    /// What the driver asks to have done with it after a fault: `Reset`, `Drain P2P`; `None` where nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub recovery: Option<String>,
 }
 
 /// The power that a GPU may draw.
@@ -82,6 +85,9 @@ pub struct Ecc {
     /// A row or page of memory waits for the GPU's next reset to be replaced.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pending: Option<bool>,
+    /// More errors in its caches and registers (SRAM) than NVIDIA allows a GPU: it needs service.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sram_exceeded: Option<bool>,
 }
 
 /// An NVLink of a GPU.

@@ -18,6 +18,7 @@ pub(super) fn check(node: &NodeFacts, report: &mut AreaReport) {
     slowdowns(&node.gpu.devices, report);
     power(&node.gpu.devices, report);
     ecc(&node.gpu.devices, report);
+    recovery(&node.gpu.devices, report);
     nvlink(node, report);
     link_errors(&node.gpu.devices, report);
     fabric(node, report);
@@ -140,7 +141,11 @@ fn power(devices: &[GpuDevice], report: &mut AreaReport) {
 
 fn ecc(devices: &[GpuDevice], report: &mut AreaReport) {
     let has = |is: fn(&busbw_model::node::Ecc) -> bool| named(devices, |gpu| gpu.ecc.as_ref().is_some_and(is));
-    let broken = has(|ecc| ecc.uncorrected.is_some_and(|errors| errors > 0) || ecc.remapping_failed == Some(true));
+    let broken = has(|ecc| {
+        ecc.uncorrected.is_some_and(|errors| errors > 0)
+            || ecc.remapping_failed == Some(true)
+            || ecc.sram_exceeded == Some(true)
+    });
     let pending = has(|ecc| ecc.pending == Some(true));
     let off = has(|ecc| !ecc.enabled);
     let counts = if is_amd(devices) { "rocm-smi --showrasinfo" } else { "nvidia-smi -q -d ECC,ROW_REMAPPER" };
@@ -157,6 +162,20 @@ fn ecc(devices: &[GpuDevice], report: &mut AreaReport) {
         report.warn("ECC", format!("off: {}", listed(&off)), Some(Code::DataCorruption), remedy);
     } else if devices.iter().any(|gpu| gpu.ecc.is_some()) {
         report.ok("ECC", "on, no uncorrected error since the driver was loaded");
+    }
+}
+
+/// What the driver asks for after a fault (`nvmlDeviceGetGpuRecoveryAction`…, NVML 570): without it, the GPU or what it does with others fails.
+fn recovery(devices: &[GpuDevice], report: &mut AreaReport) {
+    const REMEDY: &str = "Drain the node and do what the driver asks for: Reset, `sudo nvidia-smi --gpu-reset -i N`; Reboot, the host; Drain P2P, end what uses it with other GPUs; see why: `sudo dmesg | grep Xid; nvidia-smi -q | grep -A 1 -i recovery`";
+    let asked = |gpu: &&GpuDevice| gpu.recovery.as_deref().is_some_and(|action| action != "None");
+    for gpu in devices.iter().filter(asked) {
+        let action = gpu.recovery.as_deref().unwrap_or_default();
+        let report = report.about(format!("GPU {}", gpu.index));
+        report.fail("recovery", format!("the driver asks for: {action}"), Some(Code::GpuError), REMEDY);
+    }
+    if devices.iter().any(|gpu| gpu.recovery.is_some()) && !devices.iter().any(|gpu| asked(&gpu)) {
+        report.ok("recovery", "the driver asks for none");
     }
 }
 

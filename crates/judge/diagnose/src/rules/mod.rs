@@ -110,6 +110,7 @@ pub const ALL: &[Entry] = &[
     on_log("wire_signs::small_packets", wire_signs::small_packets),
     on_log("wire_signs::counted", wire_signs::counted),
     on_log("witnesses", witnesses::rule),
+    on_speed("witnesses::ras_errors", witnesses::ras_errors),
     on_log("stacks", stacks::rule),
     on_speed("watched", watched::rule),
     on_speed("straggler", straggler::rule),

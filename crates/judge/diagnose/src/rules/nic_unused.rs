@@ -3,7 +3,7 @@
 use super::found;
 use crate::case::Case;
 use crate::interfaces::LocalInterface;
-use busbw_model::{Communicator, Edge, Evidence, Finding, NetworkLine, Nic, TransportKind};
+use busbw_model::{ChannelSet, Communicator, Edge, Evidence, Finding, NetworkLine, Nic, TransportKind};
 use std::collections::BTreeSet;
 use std::fmt::Display;
 
@@ -27,7 +27,13 @@ fn idle(case: &Case, comm: &Communicator) -> Option<Finding> {
     let tellers: BTreeSet<u32> = comm.edges.iter().filter(of_network).map(Edge::teller).collect();
     let hosts: BTreeSet<u32> = tellers.iter().filter_map(|rank| comm.node_of(*rank)).collect();
     let several = hosts.len() > 1 && tellers.len() > hosts.len();
-    if !comm.all_told() && !several || fused || comm.edges.iter().filter(of_network).count() < 2 {
+    // Each ring leaves a host: where one has no connection over the network, the log ends before it.
+    let connected = comm.edges.iter().filter(of_network).fold(ChannelSet::default(), |mut all, edge| {
+        all.add(edge.channels);
+        all
+    });
+    let is_cut = comm.channels.keys().any(|channel| !connected.has(*channel));
+    if !comm.all_told() && !several || fused || is_cut || comm.edges.iter().filter(of_network).count() < 2 {
         return None;
     }
     // A GPU or two of a node need no more than a NIC each, and PXN chooses among near ones.

@@ -5,8 +5,8 @@ use crate::case::Case;
 use crate::culprit;
 use crate::words::listed;
 use busbw_model::{
-    CollectiveMismatch, CulpritClass, Ended, Evidence, Finding, MismatchKind, ProcessGroup, RankStanding,
-    RasCommunicator, RasRank, SourceLine, Suspects, TorchEvent, TorchWork,
+    Code, CollectiveMismatch, CulpritClass, Ended, Evidence, Finding, MismatchKind, ProcessGroup, RankStanding,
+    RasCommunicator, RasError, RasRank, SourceLine, Suspects, TorchEvent, TorchWork, counted,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
@@ -24,14 +24,27 @@ pub fn rule(case: &Case) -> Vec<Finding> {
     // The job's own output shows more than dumps that were asked for while it ran.
     let went_on = hang::ended_well(case) || hang::is_dumps_alone(case) && hang::moved(case);
     let waiting = waiting.filter(|_| !went_on);
+    // All time-outs are of launches that are over, and nothing else shows ranks.
+    let timed_out =
+        || case.run.torch_statements.iter().any(|statement| matches!(statement.event, TorchEvent::Timeout { .. }));
+    let is_over =
+        case.ends.timeouts.is_empty() && case.run.flight_dumps.is_empty() && case.run.stacks.is_empty() && timed_out();
+    if is_over {
+        return rest(case);
+    }
     let told = named(case).or(waiting).or_else(|| alone(case)).or_else(|| stuck(case));
     let told = match hang::suspects(case) {
         Some(suspects) => Some(accuse(case, told, suspects)),
         None => told,
     };
     let told = told.map(|told| if hang::is_unsure_of(case, &told) { Finding { suspects: None, ..told } } else { told });
-    let communicators = case.run.ras_reports.iter().flat_map(|report| &report.communicators).filter_map(ras);
-    told.into_iter().chain(communicators.take(1)).collect()
+    told.into_iter().chain(rest(case)).collect()
+}
+
+/// The first communicator whose ranks do not answer RAS, or differ there.
+fn rest(case: &Case) -> Vec<Finding> {
+    let communicators = case.run.ras_reports.iter().flat_map(|report| &report.communicators);
+    communicators.filter_map(ras).take(1).collect()
 }
 
 /// A finding about suspects: in the words of the one that the groups show, if it is about them; the remedy follows from the class.
@@ -298,6 +311,30 @@ fn behind(group: &ProcessGroup) -> Option<Finding> {
     ];
     let sources = ranks.iter().filter_map(|rank| group.ranks.get(rank)).flat_map(|rank| &rank.sources);
     Some(about(found("hang.behind", &words, lines(sources)), &ranks, None))
+}
+
+/// Errors of ranks that NCCL's RAS reports: the first of a communicator that is not another rank's.
+pub fn ras_errors(case: &Case) -> Vec<Finding> {
+    let communicators = case.run.ras_reports.iter().flat_map(|report| &report.communicators);
+    let error = |comm: &RasCommunicator| {
+        let is_remote = |error: &&RasError| error.error == "Remote process error";
+        comm.errors.iter().find(|error| !is_remote(error)).or_else(|| comm.errors.first()).map(ras_error)
+    };
+    communicators.filter_map(error).take(1).collect()
+}
+
+fn ras_error(error: &RasError) -> Finding {
+    let who = if error.ranks.is_empty() { counted(error.count as usize, "rank") } else { ranks("rank", &error.ranks) };
+    let when =
+        if error.asynchronous { "It came after the communicator was up" } else { "The communicator did not come up" };
+    let code = match error.error.as_str() {
+        "Unhandled CUDA error" => Code::GpuError,
+        "System error" => Code::NetUnreachable,
+        "Remote process error" => Code::PeerDied,
+        _ => Code::RankFailed,
+    };
+    let words: [(&str, &dyn Display); 3] = [("who", &who), ("error", &error.error), ("when", &when)];
+    Finding { code, ..found("ras.error", &words, lines([&error.source])) }
 }
 
 fn ras(communicator: &RasCommunicator) -> Option<Finding> {

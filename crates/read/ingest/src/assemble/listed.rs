@@ -37,6 +37,27 @@ pub(super) fn named_by(command: &str) -> Option<String> {
 pub(super) fn settle(run: &mut Run, mut named: BTreeSet<String>, started: &[Place]) {
     asked::take(run);
     let is_listed = |end: &RankEnd| matches!(end.told_by, EndTeller::List | EndTeller::Report);
+    let is_launchers = |end: &RankEnd| end.told_by == EndTeller::Launcher;
+    let mut starts: Vec<Place> = started.to_vec();
+    starts.sort_unstable();
+    let comes_up = |place: &Place| run.communicators.iter().filter_map(move |comm| next(comm.place, *place)).min();
+    // A report between two commands is of the first.
+    let is_before = |place: Place| {
+        let start =
+            starts.get(starts.partition_point(|start| *start <= place)).filter(|start| start.input == place.input);
+        let Some(start) = start else { return false };
+        let table = run.tables.iter().filter_map(|table| next(table.place, place)).min();
+        let shown = [table, comes_up(&place)].into_iter().flatten().min();
+        shown.is_some_and(|shown| *start < shown)
+    };
+    let of_earlier: Vec<Place> = run
+        .ends
+        .iter()
+        .filter(|end| is_launchers(end))
+        .map(|end| end.source.place)
+        .filter(|place| is_before(*place))
+        .collect();
+    run.ends.retain(|end| !is_launchers(end) || of_earlier.binary_search(&end.source.place).is_err());
     if !run.ends.iter().any(is_listed) {
         return;
     }
@@ -78,4 +99,9 @@ fn is_number(name: &str) -> bool {
 /// What pods of one job have in common.
 fn stem(name: &str) -> &str {
     name.split(['-', '_', '.', '+']).next().unwrap_or(name)
+}
+
+/// A place, where it is behind another of the same input.
+fn next(place: Place, behind: Place) -> Option<Place> {
+    (place.input == behind.input && place.line > behind.line).then_some(place)
 }

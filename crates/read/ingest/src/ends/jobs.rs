@@ -11,15 +11,16 @@ use busbw_model::{EndTeller, Ended, RankEnd};
 pub(crate) enum Listed {
     /// `× train.service - Training` of `systemctl status`.
     Unit(String),
-    /// `State:          Running` of `kubectl describe pod`; whether the container waits for its next run.
-    State { waits: bool },
+    /// `State:          Running` of `kubectl describe pod`; whether the container waits for its next run, or runs.
+    State { waits: bool, runs: bool },
     /// `Last State:     Terminated`: how the run before ended.
     LastState,
 }
 
 pub(super) fn listed(line: &str) -> Option<Listed> {
     if let Some(state) = line.strip_prefix("State:  ") {
-        return Some(Listed::State { waits: state.trim_start().starts_with("Waiting") });
+        let is = |word: &str| state.trim_start().starts_with(word);
+        return Some(Listed::State { waits: is("Waiting"), runs: is("Running") });
     }
     if line.starts_with("Last State:  ") {
         return Some(Listed::LastState);
@@ -28,11 +29,20 @@ pub(super) fn listed(line: &str) -> Option<Listed> {
     (!unit.contains(' ')).then(|| Listed::Unit(unit.to_string()))
 }
 
+/// Whether `kubectl describe pod` tells of an end, as the state of a container.
+pub(super) fn is_of_container(end: &RankEnd) -> bool {
+    end.source.text.contains("  Exit Code:  ")
+}
+
 pub(super) fn read(line: &str) -> Option<RankEnd> {
     // `kubectl get pod -o yaml` and `-o json`, of the state of a container or its last: of which pod stands far above.
     let code = line.strip_prefix("exitCode: ").or_else(|| line.strip_prefix("\"exitCode\": "));
     if let Some(how) = code.and_then(by_failure) {
         return Some(RankEnd { told_by: EndTeller::List, ..RankEnd::of(how) });
+    }
+    // A condition of a Job that is given up, as YAML (`pkg/controller/job/job_controller.go`): of which Job stands far above.
+    if line.trim_end() == "reason: BackoffLimitExceeded" {
+        return Some(RankEnd { told_by: EndTeller::List, ..RankEnd::of(Ended::Exit(None)) });
     }
     type Row = fn(&str) -> Option<(&str, Ended)>;
     const ROWS: [Row; 7] = [pod, kubernetes_job, container, job, queued, record, status];

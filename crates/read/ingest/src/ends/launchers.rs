@@ -3,7 +3,16 @@
 use super::codes::{by_code, by_failure, by_signal, shell_signal};
 use crate::cursor::finder;
 use crate::text::{leading, part_digits, parted};
-use busbw_model::{Ended, RankEnd};
+use busbw_model::{EndTeller, Ended, RankEnd};
+
+/// What started ranks of the end of some. What ends the job itself, and why, is no report of them.
+pub(super) fn read(line: &str) -> Option<RankEnd> {
+    const READERS: [fn(&str) -> Option<RankEnd>; 7] =
+        [slurm, mpirun, hydra, torchrun, torchrun_event, horovod, joined_block];
+    let end = READERS.iter().find_map(|reader| reader(line))?;
+    let told_by = if matches!(end.how, Ended::Interrupted(_)) { EndTeller::Job } else { EndTeller::Launcher };
+    Some(RankEnd { told_by, ..end })
+}
 
 /// `train.sh: line 12:  4242 Segmentation fault      (core dumped) ./train`.
 pub(super) fn shell(line: &str) -> Option<RankEnd> {
@@ -47,7 +56,7 @@ pub(super) fn batch(line: &str) -> Option<RankEnd> {
 }
 
 /// `srun: error: node1: tasks 1-7: Exited with exit code 134`, `slurmstepd: error: Detected 1 oom_kill event in …`, `slurmstepd: error: *** JOB 7 …`.
-pub(super) fn slurm(line: &str) -> Option<RankEnd> {
+fn slurm(line: &str) -> Option<RankEnd> {
     if let Some(said) = line.strip_prefix("slurmstepd: error: *** ").filter(|said| said.contains(" ON ")) {
         return Some(RankEnd::of(slurm_step(said)));
     }
@@ -85,7 +94,7 @@ fn listed(text: &str) -> Vec<u32> {
 
 /// PALS: `n1: rank 1 died from signal 6 and dumped core`; `mpirun noticed that process rank 3 with PID 77 on node n1 exited on signal 11 (Segmentation fault).`, `prterun detected that one or more
 /// processes exited with non-zero status,`.
-pub(super) fn mpirun(line: &str) -> Option<RankEnd> {
+fn mpirun(line: &str) -> Option<RankEnd> {
     if let Some((host, rest)) = parted(line, finder!(b": rank "))
         && let Some((rank, signal)) = rest.split_once(" died from signal ")
     {
@@ -151,7 +160,7 @@ pub(super) fn mpi(line: &str) -> Option<RankEnd> {
 
 /// MPICH's launcher of a rank that ended: `=   EXIT CODE: 1`, `=   KILLED BY SIGNAL: 9 (Killed)`, `… EXIT STRING: Killed (signal 9)`. Its exit codes are
 /// those of `wait`: 9 is signal 9, 139 is signal 11 with a core.
-pub(super) fn hydra(line: &str) -> Option<RankEnd> {
+fn hydra(line: &str) -> Option<RankEnd> {
     const STRING: &str = "YOUR APPLICATION TERMINATED WITH THE EXIT STRING: ";
     if let Some(signal) = line.strip_prefix("=   KILLED BY SIGNAL: ") {
         let (number, rest) = part_digits(signal);
@@ -173,7 +182,7 @@ pub(super) fn hydra(line: &str) -> Option<RankEnd> {
 
 /// A block of torchrun's ChildFailedError whose lines a collector has joined: `time : … host : n1 rank : 2 (local_rank: 2) exitcode : -6 (pid: 189)
 /// error_file: <N/A> traceback : …`.
-pub(super) fn joined_block(line: &str) -> Option<RankEnd> {
+fn joined_block(line: &str) -> Option<RankEnd> {
     let (before, rest) =
         parted(line, finder!(b" exitcode : ")).filter(|(before, _)| before.contains("(local_rank: "))?;
     let (before, rank) = before.rsplit_once("rank : ")?;
@@ -184,7 +193,7 @@ pub(super) fn joined_block(line: &str) -> Option<RankEnd> {
 
 /// torchrun's `failed (exitcode: 1) local_rank: 3 (pid: 4246) of binary: …` and, in the block of its ChildFailedError, `exitcode  : 1 (pid: 4246)`;
 /// DeepSpeed's `exits with return code = 1`.
-pub(super) fn torchrun(line: &str) -> Option<RankEnd> {
+fn torchrun(line: &str) -> Option<RankEnd> {
     let elastic = parted(line, finder!(b"failed (exitcode: ")).filter(|(before, _)| before.contains("torch"));
     let block = || line.strip_prefix("exitcode").and_then(|rest| rest.trim_start().strip_prefix(": "));
     if let Some(rest) = elastic.map(|(_, rest)| rest).or_else(block) {
@@ -197,7 +206,7 @@ pub(super) fn torchrun(line: &str) -> Option<RankEnd> {
 
 /// What torchrun's agent notes of a worker that failed: `{"name": "torchelastic.worker.status.FAILED", …, "global_rank": 3, "worker_id": "4242",
 /// "hostname": "n1", …}`. A worker that it ended itself is `TERMINATED` there.
-pub(super) fn torchrun_event(line: &str) -> Option<RankEnd> {
+fn torchrun_event(line: &str) -> Option<RankEnd> {
     let (_, event) = parted(line, finder!(b"\"torchelastic.worker.status.FAILED\""))?;
     let after = |key: &str| event.split_once(key).map(|(_, value)| value.trim_start_matches([' ', ':', '"']));
     let host = after("\"hostname\"").and_then(|value| value.split('"').next()).map(str::to_string);
@@ -220,7 +229,7 @@ pub(super) fn kubernetes(line: &str) -> Option<RankEnd> {
 
 /// Horovod's launcher of a worker that it started without MPI: `Process 1 exit with status code 1.` (`runner/gloo_run.py`); SGLang of a scheduler:
 /// `Rank 0 scheduler died (exit code: -9).` (`srt/entrypoints/engine.py`).
-pub(super) fn horovod(line: &str) -> Option<RankEnd> {
+fn horovod(line: &str) -> Option<RankEnd> {
     if let Some((rank, code)) =
         line.strip_prefix("Rank ").and_then(|rest| rest.split_once(" scheduler died (exit code: "))
     {

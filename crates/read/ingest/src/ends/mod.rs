@@ -26,6 +26,8 @@ use rustc_hash::FxHashMap;
 pub(crate) const FABRIC_MANAGER: &str = "nvidia-fabricmanager";
 /// More ends add nothing new.
 const MOST_KEPT: usize = 10_000;
+/// Lines between two containers of a pod: another one that runs may be the one with the ranks.
+const A_POD: u64 = 60;
 /// Frames of a program above the one that calls a collective.
 const MOST_FRAMES: usize = 16;
 /// More ranks than this no job has; all ends together name no more.
@@ -144,6 +146,8 @@ pub(crate) struct EndReader {
     unit: Option<String>,
     waits: bool,
     of_last: bool,
+    /// Where containers run, by `kubectl describe pod`.
+    running: Vec<u64>,
     numbers: Streams,
     outputs: Vec<Output>,
 }
@@ -224,7 +228,10 @@ impl EndReader {
             EndLine::First => self.first = true,
             EndLine::Host(host) => self.host = Some(host),
             EndLine::Listed(Listed::Unit(unit)) => self.unit = Some(unit),
-            EndLine::Listed(Listed::State { waits }) => (self.waits, self.of_last) = (waits, false),
+            EndLine::Listed(Listed::State { waits, runs }) => {
+                (self.waits, self.of_last) = (waits, false);
+                self.running.extend(runs.then_some(source.place.line));
+            }
             EndLine::Listed(Listed::LastState) => self.of_last = !self.waits,
             EndLine::Library(name) => {
                 if let Some(Ended::Crash { library, .. }) = self.found.last_mut().map(|end| &mut end.how) {
@@ -348,6 +355,11 @@ impl EndReader {
         self.cut_off();
         let outputs = self.outputs(of_path);
         for (end, stream) in self.found.iter_mut().zip(&self.streams) {
+            if jobs::is_of_container(end)
+                && self.running.iter().any(|line| line.abs_diff(end.source.place.line) < A_POD)
+            {
+                end.told_by = EndTeller::List;
+            }
             let lines = self.numbers.known(stream).map_or(&[][..], |known| &self.outputs[known as usize].known);
             let after = lines.iter().filter(|line| **line > end.source.place.line).count();
             // Without a label, what follows an error of NCCL's is another program's: its communicator is gone.

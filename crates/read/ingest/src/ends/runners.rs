@@ -2,6 +2,7 @@
 
 use super::codes::{by_failure, by_signal, shell_signal, signal_named};
 use super::jobs;
+use crate::evidence::KNOWN;
 use crate::text::{leading, part_digits};
 use busbw_model::{EndTeller, Ended, RankEnd};
 
@@ -134,14 +135,17 @@ fn named(line: &str) -> Option<Ended> {
     let (name, code) = line.split_once(" exited with code ")?;
     let behind = part_digits(code).1;
     let is_whole = behind.is_empty() || behind.starts_with(" (");
-    let is_name = is_whole && !name.trim_end_matches([' ', '|']).contains(' ');
-    by_failure(code).filter(|_| is_name)
+    let name = name.trim_end_matches([' ', '|']);
+    by_failure(code).filter(|_| is_whole && !name.contains(' ') && !KNOWN.is_beside(name))
 }
 
 /// systemd of a unit, which may be any of the machine's: `train.service: Main process exited, code=killed, status=9/KILL`, `train.service: Failed with result
 /// 'exit-code'.` What ends of SIGTERM was stopped.
 fn unit(line: &str) -> Option<Ended> {
-    let (_, said) = line.split_once(".service: ")?;
+    let (before, said) = line.split_once(".service: ")?;
+    if before.rsplit(' ').next().is_some_and(|unit| KNOWN.is_beside(unit)) {
+        return None;
+    }
     let Some(end) = said.strip_prefix("Main process exited, code=") else { return jobs::unit_result(said) };
     let (how, status) = end.split_once(", status=")?;
     let end = if how == "exited" {
@@ -157,7 +161,7 @@ fn unit(line: &str) -> Option<Ended> {
 /// supervisord's `exited: train (exit status 1; not expected)`, kubectl's of a pod that it attached to: `pod default/train-0 terminated (Error)`.
 fn service(line: &str) -> Option<Ended> {
     if let Some((_, reason)) = line.split_once("exited: ").filter(|_| line.ends_with("; not expected)")) {
-        let (_, how) = reason.split_once(" (")?;
+        let (_, how) = reason.split_once(" (").filter(|(program, _)| !KNOWN.is_beside(program))?;
         return match how.strip_prefix("terminated by ") {
             Some(signal) => signal_named(signal).map(|number| by_signal(number, &format!("signal {number}"))),
             None => by_failure(how.strip_prefix("exit status ")?),

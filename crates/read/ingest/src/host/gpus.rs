@@ -6,6 +6,9 @@ use busbw_model::PcieLink;
 use busbw_model::node::{Ecc, FabricState, GpuDevice, NvLinkState, PeerAccess};
 
 const NVIDIA_SMI: &str = "nvidia-smi";
+/// What the driver asks to have done with a GPU (570 and later), and what is checked of it.
+pub(super) const RECOVERY: &str = "GPU Recovery Action";
+pub(super) const RECOVERY_ITEM: &str = "recovery";
 
 pub(super) fn read(context: &mut Context, text: &str, page: &mut Page) -> Option<()> {
     versions(context, text, page)
@@ -143,6 +146,8 @@ fn queried(context: &mut Context, text: &str, page: &mut Page) -> Option<()> {
         ("Ecc Mode" | "ECC Mode", "Current") => "ECC",
         ("Remapped Rows", "Remapping Failure Occurred" | "Pending") | (_, "Pending Page Blacklist") => "ECC",
         ("Volatile", key) if key.contains("Uncorrectable") => "ECC",
+        (_, "SRAM Threshold Exceeded") => "ECC",
+        (_, RECOVERY) => RECOVERY_ITEM,
         ("Fabric", "State" | "Status") => "NVLink fabric",
         (_, key) if key.ends_with(" Slowdown") => "clocks",
         ("Link Width", "Max" | "Current") => "link",
@@ -165,6 +170,8 @@ pub(super) fn member(gpu: &mut GpuDevice, section: &str, key: &str, value: &str)
     let ecc = || Ecc { enabled: true, ..Ecc::default() };
     match (section, key) {
         ("Ecc Mode" | "ECC Mode", _) => gpu.ecc.get_or_insert_with(ecc).enabled = value == "Enabled",
+        (_, "SRAM Threshold Exceeded") => gpu.ecc.get_or_insert_with(ecc).sram_exceeded = Some(value == "Yes"),
+        (_, RECOVERY) => gpu.recovery = Some(value.to_string()),
         (_, "Pending" | "Pending Page Blacklist") => gpu.ecc.get_or_insert_with(ecc).pending = Some(value == "Yes"),
         ("Remapped Rows", _) => gpu.ecc.get_or_insert_with(ecc).remapping_failed = Some(value == "Yes"),
         ("Volatile", _) => {

@@ -2,6 +2,7 @@
 
 use super::Context;
 use super::page::Page;
+use crate::evidence::KNOWN;
 use crate::text::part_digits;
 use busbw_model::node::XidLine;
 
@@ -10,7 +11,10 @@ const DMESG: &str = "dmesg";
 pub(super) fn read(context: &mut Context, text: &str, page: &mut Page) -> Option<()> {
     let host = syslog_host(text).map(str::to_string).or(context.key.host.take());
     context.key.host = host;
-    xid(context, text, page).or_else(|| pcie_error(context, text, page)).or_else(|| killed(context, text, page))
+    xid(context, text, page)
+        .or_else(|| pcie_error(context, text, page))
+        .or_else(|| kills(context, text))
+        .or_else(|| killed(context, text, page))
 }
 
 /// `NVRM: Xid (PCI:0000:3b:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.`
@@ -35,10 +39,24 @@ fn pcie_error(context: &Context, text: &str, page: &mut Page) -> Option<()> {
     Some(())
 }
 
+/// `oom-kill:constraint=CONSTRAINT_MEMCG,…,task_memcg=/system.slice/redis.service,task=python3,pid=8812,uid=999` (Linux 5.0 and later, `mm/oom_kill.c`): of
+/// which service a process is that the kernel kills next. Those that stand beside a job are remembered.
+fn kills(context: &mut Context, text: &str) -> Option<()> {
+    let (_, group) = text.split_once("oom-kill:constraint=")?.1.split_once(",task_memcg=")?;
+    let (group, rest) = group.split_once(",task=")?;
+    let pid = part_digits(rest.split_once(",pid=")?.1).0;
+    let is_beside = group.rsplit('/').any(|unit| KNOWN.is_beside(unit));
+    context.beside = is_beside.then(|| pid.to_string());
+    Some(())
+}
+
 /// `Out of memory: Killed process 1234 (python)`, `Memory cgroup out of memory: Killed process …`.
 fn killed(context: &Context, text: &str, page: &mut Page) -> Option<()> {
     let (_, process) = text.split_once("ut of memory: Kill")?;
     let (_, process) = process.split_once("process ")?;
+    if context.beside.as_deref() == Some(part_digits(process).0) {
+        return Some(());
+    }
     let process = process.split_once(')').map_or(process, |(name, _)| &process[..=name.len()]);
     page.tell(context, DMESG, "", "memory").memory_kills.push(process.to_string());
     Some(())

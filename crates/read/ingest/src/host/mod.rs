@@ -53,6 +53,8 @@ struct Context {
     section: String,
     /// Line of the last line that belonged.
     last: u64,
+    /// A process that the kernel kills next, and that stands beside a job.
+    beside: Option<String>,
     /// What commands began with on a machine without a name.
     begun: FxHashSet<(&'static str, String)>,
 }

@@ -1,6 +1,6 @@
 //! `nvidia-smi --query-gpu=… --format=csv`: a line of column names, then a row per GPU and point in time.
 
-use super::gpus::{member, no_value};
+use super::gpus::{RECOVERY, RECOVERY_ITEM, member, no_value};
 use super::page::{Page, gpu, gpu_at, pci_address};
 use super::{Context, leading_float};
 use busbw_model::node::{Ecc, GpuDevice};
@@ -9,7 +9,7 @@ const QUERY: &str = "nvidia-smi --query-gpu";
 
 /// Columns that tell something to judge, as the command's help (`--help-query-gpu`) names them: section and member of `nvidia-smi -q`,
 /// and the item.
-const COLUMNS: [(&str, &str, &str, &str); 12] = [
+const COLUMNS: [(&str, &str, &str, &str); 13] = [
     ("name", "", "Product Name", ""),
     ("pcie.link.gen.current", "PCIe Generation", "Current", ""),
     ("pcie.link.gen.max", "PCIe Generation", "Max", ""),
@@ -17,6 +17,7 @@ const COLUMNS: [(&str, &str, &str, &str); 12] = [
     ("pcie.link.width.max", "Link Width", "Max", "link"),
     ("ecc.mode.current", "ECC Mode", "Current", "ECC"),
     ("retired_pages.pending", "", "Pending Page Blacklist", "ECC"),
+    ("gpu_recovery_action", "", RECOVERY, RECOVERY_ITEM),
     ("mig.mode.current", "MIG Mode", "Current", "MIG"),
     ("hw_slowdown", "", "HW Slowdown", "clocks"),
     ("hw_thermal_slowdown", "", "HW Thermal Slowdown", "clocks"),

@@ -63,6 +63,7 @@ fn facts(nvml: &Nvml, device: &Device) -> GpuDevice {
         slowdowns: slowdowns(device),
         link_errors: field(device, NVML_FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL),
         power: power(device),
+        recovery: None,
     }
 }
 
@@ -103,6 +104,7 @@ fn ecc(device: &Device) -> Option<Ecc> {
         corrected: errors(MemoryError::Corrected),
         remapping_failed: field(device, NVML_FI_DEV_REMAPPED_FAILURE).map(|failures| failures > 0),
         pending: field(device, NVML_FI_DEV_REMAPPED_PENDING).map(|pending| pending > 0),
+        sram_exceeded: None,
     })
 }
 

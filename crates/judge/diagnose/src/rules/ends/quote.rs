@@ -215,13 +215,14 @@ impl<'a> Quote<'a> {
         })
     }
 
-    /// The first call of NCCL's that returned an error, where NCCL says no more.
+    /// The first call of NCCL's that returned an error, where NCCL says no more. A plugin that cannot be used is no error: NCCL takes the next.
     fn steps(case: &'a Case) -> impl Iterator<Item = Self> {
         let read = |step: &'a ErrorStep| {
             let words = step.source.text.rsplit_once("NCCL INFO ").map_or("", |(_, words)| words);
             Quote { words, source: &step.source, kind: of_result(step.result), code: at_place(words), returned: true }
         };
-        case.run.nccl.error_steps.iter().take(1).map(read)
+        let matters = |step: &&ErrorStep| !step.site.starts_with("plugin/");
+        case.run.nccl.error_steps.iter().filter(matters).take(1).map(read)
     }
 
     fn last_errors(case: &'a Case) -> impl Iterator<Item = Self> {

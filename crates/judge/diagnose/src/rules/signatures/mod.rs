@@ -68,7 +68,7 @@ impl<'a> MatchedLines<'a> {
         }
         let standing: Vec<&Line> =
             self.printed.iter().copied().filter(|line| !case.refuters.refute(cause.until, line)).collect();
-        let first = standing.first()?;
+        let first = standing.first().filter(|_| cause.repeats < 2 || most_alike(cause, &standing) >= cause.repeats)?;
         let evidence = standing.iter().take(4).map(|line| Evidence::new(line.source.clone())).collect();
         let host = first.host.map_or(String::new(), |host| format!(" (first on {host})"));
         let title = format!("{}{host}", cause.title);
@@ -89,6 +89,17 @@ fn add(findings: &mut Vec<Finding>, mut new: Finding) {
             old.evidence.push(evidence);
         }
     }
+}
+
+/// How many lines are alike from a text of the cause on: a time may stand in front.
+fn most_alike(cause: &Cause, lines: &[&Line]) -> usize {
+    let mut alike: BTreeMap<(Option<&str>, &str), usize> = BTreeMap::new();
+    for line in lines {
+        let begins = cause.printed.iter().filter_map(|printed| line.text.find(printed.text.pieces().first()?.as_str()));
+        let from = begins.min().unwrap_or(0);
+        *alike.entry((line.host, &line.text[from..])).or_default() += 1;
+    }
+    alike.into_values().max().unwrap_or(0)
 }
 
 fn repeated(matching: &[&Line]) -> String {

@@ -3,14 +3,21 @@
 //! A line speaks of trouble at its place in the stream. What comes after it may show that the trouble was survived: the
 //! communicator came up, or the run ended well. Nothing refutes what a machine says of itself.
 
+mod launches;
+mod pods;
+mod processes;
+
 use crate::data::Until;
 use crate::lines::{Line, is_event};
 use crate::progress::{Progress, progress};
 use crate::words::{KNOWN, TIMED_OUT};
 use busbw_model::{
-    BenchTable, Communicator, EndTeller, Ended, Place, RankEnd, Run, SourceLine, Speaker, TorchEvent, Warning,
+    BenchTable, EndTeller, Ended, Place, RankEnd, Run, SourceLine, Speaker, TorchEvent, TorchStatement, Warning,
 };
-use std::collections::{BTreeMap, HashMap, HashSet};
+use launches::{Launches, StartedRanks, displaced, unordered};
+use pods::Pods;
+use processes::{Ranks, starts_ranks};
+use std::collections::{HashMap, HashSet};
 
 /// Lines that a message of an exception has below its first.
 const LINES_OF_MESSAGE: u64 = 3;
@@ -23,15 +30,17 @@ const LITTLE: u64 = 12;
 /// The facts that refute, of a run.
 #[derive(Debug, Default)]
 pub struct Refuters {
-    /// Ranks that came up.
-    up: Vec<StartedRanks>,
+    launches: Launches,
     /// Lines that show a good end: a whole table, a program that reports success, ranks that all left in order.
     ended_well: Vec<Place>,
     /// Those that a program that fails does not print as it exits, and from where on they speak: of what ended before it began, a table shows only that
     /// an exit status is a command's before it.
     succeeded: Vec<(Place, Place)>,
-    /// Communicators of all ranks that came up, which they do only with all of them.
-    started: Vec<StartedRanks>,
+    /// Where programs report success.
+    reported: Vec<Place>,
+    /// Reports of launchers that stand before what they report of, and warnings of processes that come up behind them.
+    unordered: HashSet<Place>,
+    displaced: HashSet<Place>,
     /// Ends that their process survived, and those of other programs.
     survived: HashSet<Place>,
     /// Lines of launchers, torchrun left out: it starts nothing over ssh.
@@ -45,6 +54,8 @@ pub struct Refuters {
     waited: Vec<Place>,
     /// Lines in which a torchrun whose workers had failed reports that those of its last attempt left with status 0.
     recovered: Vec<Place>,
+    /// Ends that a list of what runs on a cluster tells of.
+    listed: HashSet<Place>,
     /// Warnings of connections that were never accepted.
     strangers: HashSet<Place>,
     /// The run did what it was to do: its tables are whole, or its program says so.
@@ -52,86 +63,50 @@ pub struct Refuters {
     /// A communicator has several ranks.
     several: bool,
     ranks: Ranks,
-}
-
-/// Ranks of one host and communicator that came up.
-#[derive(Debug, Clone)]
-struct StartedRanks {
-    first: Place,
-    last: Place,
-    host: Option<String>,
-    /// Communicators of one process are of one job. An input may hold several jobs, one after the other.
-    job: usize,
-}
-
-impl StartedRanks {
-    /// Those of a run, by communicator in order.
-    fn all(run: &Run) -> Vec<(Place, Vec<StartedRanks>)> {
-        let mut comms: Vec<&Communicator> = run.communicators.iter().collect();
-        comms.sort_by_key(|comm| comm.place);
-        let mut job_of = HashMap::new();
-        let ups = comms.into_iter().enumerate().map(|(number, comm)| {
-            let processes = || comm.ranks.values().map(|rank| (rank.node, rank.pid));
-            let job = processes().find_map(|process| job_of.get(&process).copied()).unwrap_or(number);
-            job_of.extend(processes().map(|process| (process, job)));
-            (comm.place, StartedRanks::of(run, comm, job))
-        });
-        ups.collect()
-    }
-
-    fn of(run: &Run, comm: &Communicator, job: usize) -> Vec<StartedRanks> {
-        let mut hosts: BTreeMap<Option<u32>, (Place, Place)> = BTreeMap::new();
-        for (node, place) in comm.ranks.values().filter_map(|rank| Some((rank.node, rank.up?))) {
-            let (first, last) = hosts.entry(node).or_insert((place, place));
-            (*first, *last) = ((*first).min(place), (*last).max(place));
-        }
-        let host = |node: Option<u32>| Some(run.nodes.get(node? as usize)?.host.clone());
-        hosts.into_iter().map(|(node, (first, last))| StartedRanks { first, last, host: host(node), job }).collect()
-    }
+    pods: Pods,
 }
 
 impl Refuters {
     pub fn of(run: &Run) -> Self {
-        let ups = StartedRanks::all(run);
+        let launches = Launches::of(run);
         let (lines, ends_in_text) = last_lines(run);
         let finished = run.ends.iter().filter(|end| end.how == Ended::Success).map(|end| end.source.place);
+        let reported: Vec<Place> = finished.collect();
         let tables = run.tables.iter().filter(|table| table.finished && !table.rows.is_empty());
         let footer = |table: &BenchTable| Some(table.out_of_bounds.as_ref()?.source.place);
         let tables =
             tables.filter_map(|table| Some((table.place, footer(table).max(Some(table.rows.last()?.source.place))?)));
-        let left = run.communicators.iter().filter(|comm| comm.ranks.values().all(|rank| rank.left.is_some()));
-        let last = |comm: &Communicator| comm.ranks.values().filter_map(|rank| rank.left).max();
-        let destroyed = left.clone().filter(|comm| comm.ranks.values().all(|rank| !rank.aborted)).filter_map(last);
-        let of_all_before = |place: Place| (Place { line: 0, ..place }, place);
-        let succeeded: Vec<(Place, Place)> = finished.chain(destroyed).map(of_all_before).chain(tables).collect();
-        let ended_well = succeeded.iter().map(|(_, end)| *end).chain(left.filter_map(last)).collect();
-        let largest = run.communicators.iter().filter_map(|comm| comm.nranks).max();
-        let whole = run.communicators.iter().filter(|comm| comm.nranks == largest).map(|comm| comm.place);
-        let whole: HashSet<Place> = whole.collect();
-        let of_all = ups.iter().filter(|(place, _)| whole.contains(place));
-        let started = of_all.filter_map(|(_, ups)| ups.iter().min_by_key(|up| up.first).cloned()).collect();
+        let of_all_before = |place: &Place| (Place { line: 0, ..*place }, *place);
+        let left = launches.left.iter().map(|(_, last)| last);
+        let succeeded: Vec<(Place, Place)> = reported.iter().chain(left).map(of_all_before).chain(tables).collect();
+        let ended_well = succeeded.iter().map(|(_, end)| *end).chain(launches.given_up.iter().copied()).collect();
         let ranks = Ranks::of(run);
         let failed = last_failures(run, &ranks);
         let fails_after = |place: Place| failed.get(&place.input).is_some_and(|last| is_after(*last, place));
         let launchers =
             run.statements.iter().filter(|one| KNOWN.launchers.iter().any(|word| one.text().starts_with(word)));
         let waited = run.ends.iter().filter(|end| end.source.text.contains(TIMED_OUT));
+        let listed = run.ends.iter().filter(|end| end.told_by == EndTeller::List);
         let mut refuters = Refuters {
-            up: ups.into_iter().flat_map(|(_, ups)| ups).collect(),
+            unordered: unordered(run, &launches),
+            displaced: displaced(run),
+            launches,
+            reported,
             ended_well,
             succeeded,
-            started,
             survived: HashSet::new(),
             launchers: launchers.map(|statement| statement.source.place).collect(),
             lines,
             ends_in_text,
             progress: progress(run),
             waited: waited.map(|end| end.source.place).collect(),
+            listed: listed.map(|end| end.source.place).collect(),
             strangers: strangers(run),
             recovered: recovered(run),
             finished: is_finished(run),
             several: run.communicators.iter().any(|comm| comm.nranks.is_some_and(|ranks| ranks > 1)),
             ranks,
+            pods: Pods::of(run),
         };
         let survived = run.ends.iter().filter(|end| !is_of_any_place(end)).filter(|end| {
             let place = end.source.place;
@@ -139,8 +114,13 @@ impl Refuters {
                 || end.is_handled() && !fails_after(place)
                 || refuters.ranks.is_none(end) && refuters.progressed_after(place)
                 || (may_be_caught(end) || may_go_on(end)) && !fails_after(place) && refuters.progressed_after(place)
-                || if end.is_of_excepthook() { refuters.began_anew(place) } else { refuters.is_followed(place) }
+                || match end.told_by {
+                    EndTeller::Launcher => refuters.is_of_earlier_launch(place),
+                    _ if end.is_of_excepthook() => refuters.began_anew(place),
+                    _ => refuters.is_followed(place),
+                }
                 || matches!(end.how, Ended::Exit(_))
+                    && end.told_by != EndTeller::Launcher
                     && refuters.succeeded.iter().any(|(began, _)| is_after(*began, place))
         });
         refuters.survived = survived.map(|end| end.source.place).collect();
@@ -151,14 +131,41 @@ impl Refuters {
     pub fn is_followed(&self, end: Place) -> bool {
         self.succeeded.iter().any(|(began, later)| is_after(*later, end) && !is_after(*began, end))
             || self.recovered_after(end)
-            || self.came_up_after(&self.started, end, None)
+            || self.launches.comes_again_after(end)
+            || self.starts_after(end)
+    }
+
+    /// Whether ranks of the job that was running at a place begin to come up behind it. Those of one communicator may be in parts of an input that were
+    /// put one behind the other.
+    fn starts_after(&self, place: Place) -> bool {
+        self.is_of_job(&self.launches.started, place, |up| is_after(up.first, place))
     }
 
     /// Whether another run, or another attempt, begins behind an end.
     fn began_anew(&self, end: Place) -> bool {
-        let begins = self.started.iter().any(|up| is_after(up.first, end));
-        let goes_on = || self.ended_well_after(end) || self.came_up_after(&self.started, end, None);
-        self.recovered_after(end) || begins && goes_on()
+        let begins =
+            self.launches.started.iter().any(|up| is_after(up.first, end)) && !self.launches.is_before_all(end);
+        let goes_on = || self.ended_well_after(end) || self.starts_after(end);
+        self.recovered_after(end) || self.launches.comes_again_after(end) || begins && goes_on()
+    }
+
+    /// Whether what a launcher reports is of a launch before the one that the input ends with: only another launch refutes it, as it is over then.
+    pub fn is_of_earlier_launch(&self, place: Place) -> bool {
+        let succeeds = || self.reported.iter().any(|later| is_after(*later, place));
+        self.recovered_after(place)
+            || self.launches.comes_again_after(place)
+            || succeeds() && !self.launches.is_before_all(place)
+    }
+
+    /// Whether a time-out is of a launch before the one that the input ends with, or of another job.
+    pub fn is_elsewhere(&self, timeout: &TorchStatement) -> bool {
+        let place = timeout.source.place;
+        self.recovered_after(place) || self.launches.comes_again_after(place) || self.pods.are_others(timeout)
+    }
+
+    /// Whether a launcher's report stands before what it reports of, as where two outputs were put together.
+    pub fn is_unordered(&self, place: Place) -> bool {
+        self.unordered.contains(&place)
     }
 
     /// Whether a torchrun that had workers fail saw those of a later attempt end in order, behind a place of its input.
@@ -166,15 +173,18 @@ impl Refuters {
         self.recovered.iter().any(|later| is_after(*later, place))
     }
 
-    /// Whether ranks of the job that was running at a place came up behind it. What no job came before is of the next one.
-    fn came_up_after(&self, ups: &[StartedRanks], place: Place, host: Option<&str>) -> bool {
-        let before = |up: &&StartedRanks| up.first.input == place.input && up.first.line < place.line;
-        let jobs: HashSet<usize> = self.up.iter().filter(before).map(|up| up.job).collect();
-        ups.iter().any(|up| {
-            is_after(up.last, place)
-                && (jobs.is_empty() || jobs.contains(&up.job))
-                && (host.is_none() || up.host.as_deref() == host)
+    /// Whether ranks of the job that was running at a place came up behind it, on a host.
+    fn came_up_after(&self, place: Place, host: Option<&str>) -> bool {
+        self.is_of_job(&self.launches.up, place, |up| {
+            is_after(up.last, place) && (host.is_none() || up.host.as_deref() == host)
         })
+    }
+
+    /// Whether there are such starts of the job that was running at a place. What no job came before is of the next one.
+    fn is_of_job(&self, ups: &[StartedRanks], place: Place, fits: impl Fn(&StartedRanks) -> bool) -> bool {
+        let before = |up: &&StartedRanks| is_after(place, up.first);
+        let jobs: HashSet<usize> = self.launches.up.iter().filter(before).map(|up| up.job).collect();
+        ups.iter().any(|up| (jobs.is_empty() || jobs.contains(&up.job)) && fits(up))
     }
 
     /// Whether the program printed figures behind a place of its input.
@@ -184,8 +194,8 @@ impl Refuters {
 
     /// Whether ranks came up before a place of its input, and neither a rank nor the program says a thing that shows that it goes on behind it.
     pub fn is_behind_all(&self, place: Place) -> bool {
-        self.up.iter().any(|up| is_after(place, up.last))
-            && !self.up.iter().any(|up| is_after(up.last, place))
+        self.launches.up.iter().any(|up| is_after(place, up.last))
+            && !self.launches.up.iter().any(|up| is_after(up.last, place))
             && !self.progressed_after(place)
     }
 
@@ -231,7 +241,7 @@ impl Refuters {
     /// script of Python's whose number is not among theirs.
     pub fn may_be_beside(&self, end: &RankEnd) -> bool {
         let script = end.command.as_ref().is_some_and(|command| self.ranks.are_not(end.pid, command));
-        (!self.up.is_empty() || self.ended_well())
+        (!self.launches.up.is_empty() || self.ended_well())
             && end.ranks.is_empty()
             && (end.child || script || end.told_by == EndTeller::List || self.ranks.is_none(end))
     }
@@ -249,13 +259,13 @@ impl Refuters {
 
     /// Whether trouble of a rank's start stands behind ranks that came up: theirs it cannot be.
     fn is_of_another_start(&self, line: &Line) -> bool {
-        line.speaker == Speaker::Launcher && self.up.iter().any(|up| is_after(line.source.place, up.last))
+        line.speaker == Speaker::Launcher && self.launches.up.iter().any(|up| is_after(line.source.place, up.last))
     }
 
     /// Whether a line is ssh's, and no launcher says that it failed: another program called it.
     fn is_of_another_program(&self, line: &Line) -> bool {
         let place = line.source.place;
-        let is_all = || self.is_little(place) && !self.up.iter().any(|up| is_after(place, up.last));
+        let is_all = || self.is_little(place) && !self.launches.up.iter().any(|up| is_after(place, up.last));
         line.speaker == Speaker::Ssh && !self.is_reported_by_launcher(place) && !is_all()
     }
 
@@ -288,6 +298,25 @@ impl Refuters {
         self.lines.get(place.input as usize).copied().unwrap_or_default() < LITTLE
     }
 
+    /// Whether a line that ends a communicator is of an earlier launch, or the program went on for long and ended well: its ranks leave in order after an
+    /// error as well.
+    fn goes_on_after(&self, line: &Line) -> bool {
+        /// Other ranks print a step or two before they notice.
+        const LONG: usize = 4;
+        let place = line.source.place;
+        let ended = self.ended_well_after(place);
+        let steps = self.progress.iter().filter(|later| is_after(later.place, place)).take(LONG).count();
+        self.launches.comes_again_after(place) && (ended || line.count == 1)
+            || ended && steps == LONG && !self.displaced.contains(&place)
+    }
+
+    /// Whether a line gives the reason of an end in a list, which stands below it: the end is judged.
+    fn is_of_list(&self, line: &Line) -> bool {
+        let place = line.source.place;
+        let mut below = (1..=2).map(|below| Place { line: place.line + below, ..place });
+        line.text.trim_start().starts_with("Reason: ") && below.any(|place| self.listed.contains(&place))
+    }
+
     /// Whether the run went on after a line in spite of what it says.
     pub fn refute(&self, until: Until, line: &Line) -> bool {
         let place = line.source.place;
@@ -296,7 +325,7 @@ impl Refuters {
         }
         let heads = place.line.saturating_sub(LINES_OF_MESSAGE)..=place.line;
         let mut heads = heads.map(|line| Place { line, ..place });
-        if is_torch_warning(line) && !self.up.is_empty() {
+        if is_torch_warning(line) && !self.launches.up.is_empty() {
             return true;
         }
         if line.speaker == Speaker::Python && heads.any(|head| self.survived.contains(&head)) {
@@ -304,12 +333,13 @@ impl Refuters {
         }
         // Events of a cluster are of any of its pods.
         let ended = || self.ended_well_after(place) || self.ended_well() && is_event(line.text.trim());
-        let came_up = || self.came_up_after(&self.up, place, line.host);
-        if self.strangers.contains(&place) {
+        let came_up = || self.came_up_after(place, line.host);
+        if self.strangers.contains(&place) || pods::is_of_another(&line.text) || self.is_of_list(line) {
             return true;
         }
         match until {
             Until::Never | Until::End => ended(),
+            Until::Rerun => self.goes_on_after(line),
             Until::Start => {
                 ended() || came_up() || self.is_of_another_start(line) || self.had_started(line) || self.had_met(line)
             }
@@ -413,60 +443,6 @@ fn last_failures(run: &Run, ranks: &Ranks) -> HashMap<u32, Place> {
     places.into_iter().map(|place| (place.input, place)).collect()
 }
 
-/// Which processes are ranks, as far as the input shows.
-#[derive(Debug, Default)]
-struct Ranks {
-    pids: HashSet<u64>,
-    /// They are PyTorch's: its log speaks.
-    of_torch: bool,
-}
-
-impl Ranks {
-    /// Only for runs in which a line reports a process that ended.
-    fn of(run: &Run) -> Self {
-        let told = run.ends.iter().any(|end| end.command.is_some());
-        if !told && run.machines.iter().all(|machine| machine.memory_kills.is_empty()) {
-            return Ranks::default();
-        }
-        let of_ranks = run.communicators.iter().flat_map(|comm| comm.ranks.values()).filter_map(|rank| rank.pid);
-        let of_devices = run.tables.iter().flat_map(|table| &table.devices).map(|device| device.pid);
-        let of_torch = run.statements.iter().any(|statement| statement.speaker == Speaker::Torch);
-        Ranks { pids: of_ranks.chain(of_devices).collect(), of_torch }
-    }
-
-    fn may_have(&self, pid: Option<u64>, command: &str) -> bool {
-        self.pids.is_empty() && !self.of_torch
-            || pid.is_some_and(|pid| self.pids.contains(&pid))
-            || starts_ranks(command)
-    }
-
-    /// Whether a command is a script of Python's under a number that no rank has; a module may be a launcher: `python -m torch.distributed.run`.
-    fn are_not(&self, pid: Option<u64>, command: &str) -> bool {
-        let mut words = command.split(' ').skip_while(|word| !word.contains("python"));
-        let is_script = words.nth(1).is_some_and(|file| file.ends_with(".py"));
-        is_script && self.are_others(pid)
-    }
-
-    /// Whether the numbers of ranks are known, and a process has another.
-    fn are_others(&self, pid: Option<u64>) -> bool {
-        !self.pids.is_empty() && pid.is_some_and(|pid| !self.pids.contains(&pid))
-    }
-
-    /// Whether a process goes on, or was none of the run. A crash of a program may be the run's where no number of a rank is known, or a script calls it
-    /// by a variable.
-    fn lives(&self, end: &RankEnd) -> bool {
-        let by_variable =
-            || end.command.as_ref().is_some_and(|command| command.trim_start_matches('"').starts_with('$'));
-        let open = matches!(end.how, Ended::Crash { .. }) && (!self.are_others(end.pid) || by_variable());
-        end.went_on || self.is_none(end) && !open
-    }
-
-    /// Whether a process is a shell's child that is no rank and starts none, as far as its name tells.
-    fn is_none(&self, end: &RankEnd) -> bool {
-        end.command.as_ref().is_some_and(|command| !self.may_have(end.pid, command))
-    }
-}
-
 /// Whether the place of what tells of an end does not show when it was.
 fn is_of_any_place(end: &RankEnd) -> bool {
     matches!(end.told_by, EndTeller::List | EndTeller::Report)
@@ -475,14 +451,6 @@ fn is_of_any_place(end: &RankEnd) -> bool {
 /// Whether what reports an end may go on with other commands, or a shell names the command, and it starts no ranks.
 fn may_go_on(end: &RankEnd) -> bool {
     end.told_by == EndTeller::Runner || end.command.as_ref().is_some_and(|command| !starts_ranks(command))
-}
-
-/// Whether a command, or a process's name in the kernel (15 bytes), is an interpreter's, a launcher's, or what these call their processes.
-fn starts_ranks(command: &str) -> bool {
-    let is_setting = |word: &&str| matches!(*word, "env" | "time" | "nohup" | "exec") || word.contains('=');
-    let program = command.split(' ').find(|word| !is_setting(word)).unwrap_or_default();
-    let name = program.rsplit_once('/').map_or(program, |(_, name)| name);
-    name.contains("_perf") || KNOWN.starters.iter().any(|start| name.starts_with(start))
 }
 
 /// Whether a place is behind another of the same input.
