@@ -11,12 +11,15 @@ use std::rc::Rc;
 /// A group, and the number of a collective of it.
 type Collective = (usize, u64);
 
+/// Sets of ranks that were looked for.
+type Sets<Key> = RefCell<BTreeMap<Key, Rc<RankSet>>>;
+
 /// What was looked for.
 #[derive(Default)]
 pub(super) struct Known {
-    wanted: RefCell<BTreeMap<Collective, Rc<RankSet>>>,
+    wanted: Sets<Collective>,
     /// Of a group and the number that a process gives it.
-    open: RefCell<BTreeMap<(usize, Option<u32>), Rc<RankSet>>>,
+    open: Sets<(usize, Option<u32>)>,
 }
 
 impl Job<'_> {
