@@ -76,16 +76,17 @@ impl Launches {
         Launches {
             up: jobs.iter().flat_map(|(comm, job)| StartedRanks::of(run, comm, *job)).collect(),
             started: whole.iter().filter_map(first).collect(),
-            again: again(&whole),
+            again: again(&jobs, &whole),
             left,
             given_up,
             begins,
         }
     }
 
-    /// Whether ranks that came up before a place came up again behind it, in other processes: what stands there is of a launch that is over.
-    pub fn comes_again_after(&self, place: Place) -> bool {
-        self.again.iter().any(|(since, next)| is_after(place, *since) && is_after(*next, place))
+    /// Where ranks that came up before a place came up again behind it, in other processes: what stands there is of a launch that is over.
+    pub fn next_after(&self, place: Place) -> Option<Place> {
+        let over = self.again.iter().filter(|(since, next)| is_after(place, *since) && is_after(*next, place));
+        over.map(|(_, next)| *next).min()
     }
 
     /// Whether all that an input shows of a launch stands behind a place: the place may be of this launch, in an output that was put in front of the
@@ -109,35 +110,37 @@ fn jobs(run: &Run) -> Vec<(&Communicator, usize)> {
     numbered.collect()
 }
 
-/// Where ranks of a job came up, and those of the same numbers of a later one.
-fn again(whole: &[(&Communicator, usize)]) -> Vec<(Place, Place)> {
+/// Where ranks of a job came up, and those of the same numbers of a later one, of which the input shows nothing before the first is over.
+fn again(jobs: &[(&Communicator, usize)], whole: &[(&Communicator, usize)]) -> Vec<(Place, Place)> {
     if whole.iter().all(|(_, job)| *job == whole[0].1) {
         return Vec::new();
     }
-    // Of each rank the first places of two jobs: one of them is of another job than a third.
-    type FirstUp = (usize, Place, Option<Place>);
-    let mut came_up: HashMap<(u32, u32), [Option<FirstUp>; 2]> = HashMap::new();
+    let mut shown: HashMap<(usize, u32), u64> = HashMap::new();
+    for (comm, job) in jobs {
+        for place in comm.ranks.values().flat_map(|rank| [rank.up, rank.left]).flatten() {
+            let last = shown.entry((*job, place.input)).or_insert(place.line);
+            *last = place.line.max(*last);
+        }
+    }
+    // Of two jobs side by side, neither is over.
+    let is_over = |job: usize, next: Place| shown.get(&(job, next.input)).is_none_or(|last| *last < next.line);
+    // Of each rank the first places of two jobs: where they stand in turn, one of them is over.
+    let mut came_up: HashMap<(u32, u32), [Option<(usize, Place)>; 2]> = HashMap::new();
+    let mut begun = HashSet::new();
     let mut found = Vec::new();
-    for (comm, job) in whole {
-        let ups = || comm.ranks.iter().filter_map(|(number, rank)| Some((*number, rank.up?, rank.left)));
+    for (comm, job) in whole.iter().filter(|(_, job)| begun.insert(*job)) {
         let mut firsts: BTreeMap<u32, (Place, Option<Place>)> = BTreeMap::new();
-        for (number, up, _) in ups() {
+        for (number, up) in comm.ranks.iter().filter_map(|(number, rank)| Some((*number, rank.up?))) {
+            let places = came_up.entry((up.input, number)).or_default();
             let (first, since) = firsts.entry(up.input).or_insert((up, None));
             *first = up.min(*first);
-            let before = came_up.get(&(up.input, number)).into_iter().flatten().flatten();
-            // Of two jobs side by side, neither is over.
-            let is_over = |left: Option<Place>| left.is_none_or(|left| !is_after(left, up));
-            let others = before.filter(|(other, _, left)| other != job && is_over(*left)).map(|(_, place, _)| *place);
-            *since = since.iter().copied().chain(others).min();
-        }
-        found.extend(firsts.into_values().filter_map(|(first, since)| Some((since?, first))));
-        for (number, up, left) in ups() {
-            let places = came_up.entry((up.input, number)).or_default();
-            let is_known = places.iter().flatten().any(|(known, ..)| known == job);
-            if let Some(free) = places.iter_mut().find(|place| place.is_none()).filter(|_| !is_known) {
-                *free = Some((*job, up, left));
+            let before = places.iter().flatten().filter(|(other, _)| is_over(*other, up)).map(|(_, place)| *place);
+            *since = since.iter().copied().chain(before).min();
+            if let Some(free) = places.iter_mut().find(|place| place.is_none()) {
+                *free = Some((*job, up));
             }
         }
+        found.extend(firsts.into_values().filter_map(|(first, since)| Some((since?, first))));
     }
     found
 }

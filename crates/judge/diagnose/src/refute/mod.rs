@@ -131,7 +131,7 @@ impl Refuters {
     pub fn is_followed(&self, end: Place) -> bool {
         self.succeeded.iter().any(|(began, later)| is_after(*later, end) && !is_after(*began, end))
             || self.recovered_after(end)
-            || self.launches.comes_again_after(end)
+            || self.went_well_again_after(end)
             || self.starts_after(end)
     }
 
@@ -146,21 +146,26 @@ impl Refuters {
         let begins =
             self.launches.started.iter().any(|up| is_after(up.first, end)) && !self.launches.is_before_all(end);
         let goes_on = || self.ended_well_after(end) || self.starts_after(end);
-        self.recovered_after(end) || self.launches.comes_again_after(end) || begins && goes_on()
+        self.recovered_after(end) || self.went_well_again_after(end) || begins && goes_on()
+    }
+
+    /// Whether what stands at a place is of a launch that is over, and the next one ends well.
+    fn went_well_again_after(&self, place: Place) -> bool {
+        self.launches.next_after(place).is_some_and(|next| self.ended_well_after(next))
     }
 
     /// Whether what a launcher reports is of a launch before the one that the input ends with: only another launch refutes it, as it is over then.
     pub fn is_of_earlier_launch(&self, place: Place) -> bool {
         let succeeds = || self.reported.iter().any(|later| is_after(*later, place));
         self.recovered_after(place)
-            || self.launches.comes_again_after(place)
+            || self.went_well_again_after(place)
             || succeeds() && !self.launches.is_before_all(place)
     }
 
     /// Whether a time-out is of a launch before the one that the input ends with, or of another job.
     pub fn is_elsewhere(&self, timeout: &TorchStatement) -> bool {
         let place = timeout.source.place;
-        self.recovered_after(place) || self.launches.comes_again_after(place) || self.pods.are_others(timeout)
+        self.recovered_after(place) || self.went_well_again_after(place) || self.pods.are_others(timeout)
     }
 
     /// Whether a launcher's report stands before what it reports of, as where two outputs were put together.
@@ -306,8 +311,7 @@ impl Refuters {
         let place = line.source.place;
         let ended = self.ended_well_after(place);
         let steps = self.progress.iter().filter(|later| is_after(later.place, place)).take(LONG).count();
-        self.launches.comes_again_after(place) && (ended || line.count == 1)
-            || ended && steps == LONG && !self.displaced.contains(&place)
+        self.went_well_again_after(place) || ended && steps == LONG && !self.displaced.contains(&place)
     }
 
     /// Whether a line gives the reason of an end in a list, which stands below it: the end is judged.
