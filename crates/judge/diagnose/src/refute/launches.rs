@@ -125,7 +125,8 @@ fn again(jobs: &[(&Communicator, usize)], whole: &[(&Communicator, usize)]) -> V
     // Of two jobs side by side, neither is over.
     let is_over = |job: usize, next: Place| shown.get(&(job, next.input)).is_none_or(|last| *last < next.line);
     // Of each rank the first places of two jobs: where they stand in turn, one of them is over.
-    let mut came_up: HashMap<(u32, u32), [Option<(usize, Place)>; 2]> = HashMap::new();
+    type FirstUps = [Option<(usize, Place)>; 2];
+    let mut came_up: HashMap<(u32, u32), FirstUps> = HashMap::new();
     let mut begun = HashSet::new();
     let mut found = Vec::new();
     for (comm, job) in whole.iter().filter(|(_, job)| begun.insert(*job)) {
