@@ -142,8 +142,7 @@ fn is_named(item: &[Part], host: &str) -> bool {
     for part in item {
         ends = match part {
             Part::Text(text) => {
-                let cut =
-                    if item.len() == 1 { without_domain(text) } else { text.split('.').next().unwrap_or_default() };
+                let cut = without_domain(text);
                 let behind = |end: usize| host[end..].starts_with(cut).then_some(end + cut.len());
                 ends = ends.into_iter().filter_map(behind).collect();
                 if cut.len() < text.len() {

@@ -11,6 +11,13 @@ pub struct Place {
     pub line: u64,
 }
 
+impl Place {
+    /// Whether it stands behind another of the same input.
+    pub fn is_after(self, other: Place) -> bool {
+        self.input == other.input && self.line > other.line
+    }
+}
+
 /// A line of an input with its text, kept as evidence.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct SourceLine {

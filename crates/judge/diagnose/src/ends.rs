@@ -3,7 +3,7 @@
 //! The cause is the earliest end that no other explains. An exception, a crash or a program that gave up is a rank's own; lost
 //! connections, time-outs, exit statuses and signals of the launcher follow from it, wherever they stand.
 
-use crate::refute::{Refuters, is_after};
+use crate::refute::Refuters;
 use crate::results;
 use crate::words::KNOWN;
 use busbw_model::{EndTeller, Ended, Place, RankEnd, Run, TorchEvent, TorchStatement};
@@ -92,7 +92,7 @@ impl<'a> Ends<'a> {
 
     /// Whether a watchdog reported a time-out before a place of its input.
     fn timed_out_before(&self, place: Place) -> bool {
-        self.timeouts.iter().any(|timeout| is_after(place, timeout.source.place))
+        self.timeouts.iter().any(|timeout| place.is_after(timeout.source.place))
     }
 
     /// Whether a launcher reports ranks that failed before a place of its input.
@@ -100,13 +100,13 @@ impl<'a> Ends<'a> {
         let is_status = |how: &Ended| matches!(how, Ended::Exit(Some(_)));
         let fell =
             |end: &&&RankEnd| !end.ranks.is_empty() && (weight_of(end, false) <= Weight::Killed || is_status(&end.how));
-        self.standing.iter().filter(fell).any(|end| is_after(place, end.source.place))
+        self.standing.iter().filter(fell).any(|end| place.is_after(end.source.place))
     }
 
     /// Whether a failure is reported behind a place of its input.
     fn failed_after(&self, place: Place) -> bool {
         let failures = self.timeouts.iter().map(|timeout| timeout.source.place);
-        self.standing.iter().map(|end| end.source.place).chain(failures).any(|failure| is_after(failure, place))
+        self.standing.iter().map(|end| end.source.place).chain(failures).any(|failure| failure.is_after(place))
     }
 
     pub fn failed(&self) -> bool {

@@ -86,23 +86,25 @@ fn missing_sizes(case: &Case) -> Option<Judged> {
 fn beside(case: &Case) -> Option<Judged> {
     let end = case.ends.beside.first()?;
     let line = end.source.text.trim();
-    if end.told_by == EndTeller::Report {
+    let of_job = |how: String, question| (String::from("the end of the job"), how, question);
+    let (what, how, question) = if end.told_by == EndTeller::Report {
         let how = format!("the job's report tells of a failure: `{line}`");
         let question = format!(
             "The run looks whole, but {how}. Which of the job's commands failed? Give the whole output of the job"
         );
-        return Some(judged(Subject::Course, "the end of the job".into(), how, Judgement::Undecided, Some(question)));
-    }
-    if case.refuters.is_unordered(end.source.place) {
+        of_job(how, question)
+    } else if case.refuters.is_unordered(end.source.place) {
         let how = format!("a failure is reported before the ranks' own lines: `{line}`");
         let question = format!(
             "Ranks came up, but {how}. Is it of this launch, and were two outputs put together, or of one before? Give each output in a file of its own"
         );
-        return Some(judged(Subject::Course, "the end of the job".into(), how, Judgement::Undecided, Some(question)));
-    }
-    let how = format!("nothing shows whether it was one of the run: `{line}`");
-    let question = format!("{} failed, and {how}. Did the run go on? Give the rest of the output", who(end));
-    Some(judged(Subject::Course, who(end), how, Judgement::Undecided, Some(question)))
+        of_job(how, question)
+    } else {
+        let how = format!("nothing shows whether it was one of the run: `{line}`");
+        let question = format!("{} failed, and {how}. Did the run go on? Give the rest of the output", who(end));
+        (who(end), how, question)
+    };
+    Some(judged(Subject::Course, what, how, Judgement::Undecided, Some(question)))
 }
 
 /// A communicator that some ranks gave up, and others left in order: ranks of one program leave alike.

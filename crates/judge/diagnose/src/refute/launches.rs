@@ -1,7 +1,7 @@
 //! When ranks came up and when they left: whether another launch stands behind a place, and whether the order of two can be known.
 
-use super::is_after;
-use busbw_model::{BenchTable, Communicator, EndTeller, Place, RankEnd, Run};
+use super::processes::pids;
+use busbw_model::{Communicator, EndTeller, Place, RankEnd, Run};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// The launches that an input shows.
@@ -85,7 +85,7 @@ impl Launches {
 
     /// Where ranks that came up before a place came up again behind it, in other processes: what stands there is of a launch that is over.
     pub fn next_after(&self, place: Place) -> Option<Place> {
-        let over = self.again.iter().filter(|(since, next)| is_after(place, *since) && is_after(*next, place));
+        let over = self.again.iter().filter(|(since, next)| place.is_after(*since) && next.is_after(place));
         over.map(|(_, next)| *next).min()
     }
 
@@ -155,20 +155,19 @@ pub(super) fn unordered(run: &Run, launches: &Launches) -> HashSet<Place> {
         return HashSet::new();
     }
     let ranks = || run.communicators.iter().flat_map(|comm| &comm.ranks);
-    let of_devices = run.tables.iter().flat_map(|table: &BenchTable| &table.devices).map(|device| device.pid);
-    let pids: HashSet<u64> = ranks().filter_map(|(_, rank)| rank.pid).chain(of_devices).collect();
+    let pids = pids(run);
     let mut leaves: HashMap<(u32, u32), Place> = HashMap::new();
     for (number, place) in ranks().filter_map(|(number, rank)| Some((*number, rank.left.filter(|_| !rank.aborted)?))) {
         let last = leaves.entry((place.input, number)).or_insert(place);
         *last = place.max(*last);
     }
     let leaves_after =
-        |number: &u32, place: Place| leaves.get(&(place.input, *number)).is_some_and(|left| is_after(*left, place));
+        |number: &u32, place: Place| leaves.get(&(place.input, *number)).is_some_and(|left| left.is_after(place));
     let is_unordered = |end: &&&RankEnd| {
         let place = end.source.place;
         let left = || match end.ranks.as_slice() {
             _ if end.told_by != EndTeller::Launcher => false,
-            [] => launches.left.iter().any(|(up, last)| is_after(place, *up) && is_after(*last, place)),
+            [] => launches.left.iter().any(|(up, last)| place.is_after(*up) && last.is_after(place)),
             ranks => ranks.iter().all(|rank| leaves_after(rank, place)),
         };
         !end.pid.is_some_and(|pid| pids.contains(&pid)) && (launches.is_before_all(place) || left())

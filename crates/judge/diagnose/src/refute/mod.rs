@@ -82,7 +82,7 @@ impl Refuters {
         let ended_well = succeeded.iter().map(|(_, end)| *end).chain(launches.given_up.iter().copied()).collect();
         let ranks = Ranks::of(run);
         let failed = last_failures(run, &ranks);
-        let fails_after = |place: Place| failed.get(&place.input).is_some_and(|last| is_after(*last, place));
+        let fails_after = |place: Place| failed.get(&place.input).is_some_and(|last| last.is_after(place));
         let launchers =
             run.statements.iter().filter(|one| KNOWN.launchers.iter().any(|word| one.text().starts_with(word)));
         let waited = run.ends.iter().filter(|end| end.source.text.contains(TIMED_OUT));
@@ -121,7 +121,7 @@ impl Refuters {
                 }
                 || matches!(end.how, Ended::Exit(_))
                     && end.told_by != EndTeller::Launcher
-                    && refuters.succeeded.iter().any(|(began, _)| is_after(*began, place))
+                    && refuters.succeeded.iter().any(|(began, _)| began.is_after(place))
         });
         refuters.survived = survived.map(|end| end.source.place).collect();
         refuters
@@ -129,7 +129,7 @@ impl Refuters {
 
     /// Whether something stands behind an end that only a process that goes on prints, or a run behind it.
     pub fn is_followed(&self, end: Place) -> bool {
-        self.succeeded.iter().any(|(began, later)| is_after(*later, end) && !is_after(*began, end))
+        self.succeeded.iter().any(|(began, later)| later.is_after(end) && !began.is_after(end))
             || self.recovered_after(end)
             || self.went_well_again_after(end)
             || self.starts_after(end)
@@ -138,13 +138,12 @@ impl Refuters {
     /// Whether ranks of the job that was running at a place begin to come up behind it. Those of one communicator may be in parts of an input that were
     /// put one behind the other.
     fn starts_after(&self, place: Place) -> bool {
-        self.is_of_job(&self.launches.started, place, |up| is_after(up.first, place))
+        self.is_of_job(&self.launches.started, place, |up| up.first.is_after(place))
     }
 
     /// Whether another run, or another attempt, begins behind an end.
     fn began_anew(&self, end: Place) -> bool {
-        let begins =
-            self.launches.started.iter().any(|up| is_after(up.first, end)) && !self.launches.is_before_all(end);
+        let begins = self.launches.started.iter().any(|up| up.first.is_after(end)) && !self.launches.is_before_all(end);
         let goes_on = || self.ended_well_after(end) || self.starts_after(end);
         self.recovered_after(end) || self.went_well_again_after(end) || begins && goes_on()
     }
@@ -156,7 +155,7 @@ impl Refuters {
 
     /// Whether what a launcher reports is of a launch before the one that the input ends with: only another launch refutes it, as it is over then.
     pub fn is_of_earlier_launch(&self, place: Place) -> bool {
-        let succeeds = || self.reported.iter().any(|later| is_after(*later, place));
+        let succeeds = || self.reported.iter().any(|later| later.is_after(place));
         self.recovered_after(place)
             || self.went_well_again_after(place)
             || succeeds() && !self.launches.is_before_all(place)
@@ -175,32 +174,32 @@ impl Refuters {
 
     /// Whether a torchrun that had workers fail saw those of a later attempt end in order, behind a place of its input.
     pub fn recovered_after(&self, place: Place) -> bool {
-        self.recovered.iter().any(|later| is_after(*later, place))
+        self.recovered.iter().any(|later| later.is_after(place))
     }
 
     /// Whether ranks of the job that was running at a place came up behind it, on a host.
     fn came_up_after(&self, place: Place, host: Option<&str>) -> bool {
         self.is_of_job(&self.launches.up, place, |up| {
-            is_after(up.last, place) && (host.is_none() || up.host.as_deref() == host)
+            up.last.is_after(place) && (host.is_none() || up.host.as_deref() == host)
         })
     }
 
     /// Whether there are such starts of the job that was running at a place. What no job came before is of the next one.
     fn is_of_job(&self, ups: &[StartedRanks], place: Place, fits: impl Fn(&StartedRanks) -> bool) -> bool {
-        let before = |up: &&StartedRanks| is_after(place, up.first);
+        let before = |up: &&StartedRanks| place.is_after(up.first);
         let jobs: HashSet<usize> = self.launches.up.iter().filter(before).map(|up| up.job).collect();
         ups.iter().any(|up| (jobs.is_empty() || jobs.contains(&up.job)) && fits(up))
     }
 
     /// Whether the program printed figures behind a place of its input.
     pub fn progressed_after(&self, place: Place) -> bool {
-        self.progress.iter().any(|later| is_after(later.place, place))
+        self.progress.iter().any(|later| later.place.is_after(place))
     }
 
     /// Whether ranks came up before a place of its input, and neither a rank nor the program says a thing that shows that it goes on behind it.
     pub fn is_behind_all(&self, place: Place) -> bool {
-        self.launches.up.iter().any(|up| is_after(place, up.last))
-            && !self.launches.up.iter().any(|up| is_after(up.last, place))
+        self.launches.up.iter().any(|up| place.is_after(up.last))
+            && !self.launches.up.iter().any(|up| up.last.is_after(place))
             && !self.progressed_after(place)
     }
 
@@ -223,7 +222,7 @@ impl Refuters {
     /// nothing shows that the process went on.
     pub fn may_be_last(&self, end: &RankEnd) -> bool {
         let place = end.source.place;
-        let is_above = |earlier: &Progress| is_after(place, earlier.place) && place.line - earlier.place.line == 1;
+        let is_above = |earlier: &Progress| place.is_after(earlier.place) && place.line - earlier.place.line == 1;
         let alone = || may_be_caught(end) && self.progress.iter().any(is_above);
         let handled = || end.pid.is_none() && if end.logged { is_of_outermost(end) } else { end.caught };
         !end.went_on && self.is_last(place) && (handled() || alone())
@@ -259,42 +258,42 @@ impl Refuters {
 
     /// Whether a good end stands at a place or behind it in the same input.
     pub fn ended_well_after(&self, place: Place) -> bool {
-        self.ended_well.iter().any(|end| *end == place || is_after(*end, place))
+        self.ended_well.iter().any(|end| *end == place || end.is_after(place))
     }
 
     /// Whether trouble of a rank's start stands behind ranks that came up: theirs it cannot be.
     fn is_of_another_start(&self, line: &Line) -> bool {
-        line.speaker == Speaker::Launcher && self.launches.up.iter().any(|up| is_after(line.source.place, up.last))
+        line.speaker == Speaker::Launcher && self.launches.up.iter().any(|up| line.source.place.is_after(up.last))
     }
 
     /// Whether a line is ssh's, and no launcher says that it failed: another program called it.
     fn is_of_another_program(&self, line: &Line) -> bool {
         let place = line.source.place;
-        let is_all = || self.is_little(place) && !self.launches.up.iter().any(|up| is_after(place, up.last));
+        let is_all = || self.is_little(place) && !self.launches.up.iter().any(|up| place.is_after(up.last));
         line.speaker == Speaker::Ssh && !self.is_reported_by_launcher(place) && !is_all()
     }
 
     /// Whether trouble of a launch stands behind a run that is whole: it is of another command.
     pub fn is_of_another_launch(&self, line: &Line) -> bool {
-        line.speaker == Speaker::Launcher && self.succeeded.iter().any(|(_, end)| is_after(line.source.place, *end))
+        line.speaker == Speaker::Launcher && self.succeeded.iter().any(|(_, end)| line.source.place.is_after(*end))
     }
 
     /// Whether trouble of MPI or a library below it stands before rows of the program: it had started.
     fn had_started(&self, line: &Line) -> bool {
         let rows = || self.progress.iter().filter(|later| later.is_row);
-        let rows_after = || rows().any(|row| is_after(row.place, line.source.place));
+        let rows_after = || rows().any(|row| row.place.is_after(line.source.place));
         matches!(line.speaker, Speaker::Launcher | Speaker::NetLibrary) && rows_after()
     }
 
     /// Whether trouble of PyTorch's store stands before the time-out of a rank that waited for another: these had found each other.
     fn had_met(&self, line: &Line) -> bool {
         let torch = matches!(line.speaker, Speaker::Torch | Speaker::Python);
-        torch && self.waited.iter().any(|waited| is_after(*waited, line.source.place))
+        torch && self.waited.iter().any(|waited| waited.is_after(line.source.place))
     }
 
     /// Whether a launcher reports a failure behind a line of ssh's.
     fn is_reported_by_launcher(&self, place: Place) -> bool {
-        let reports = |report: &Place| is_after(*report, place) && report.line - place.line < LINES_OF_A_START;
+        let reports = |report: &Place| report.is_after(place) && report.line - place.line < LINES_OF_A_START;
         self.launchers.iter().any(reports)
     }
 
@@ -310,7 +309,7 @@ impl Refuters {
         const LONG: usize = 4;
         let place = line.source.place;
         let ended = self.ended_well_after(place);
-        let steps = self.progress.iter().filter(|later| is_after(later.place, place)).take(LONG).count();
+        let steps = self.progress.iter().filter(|later| later.place.is_after(place)).take(LONG).count();
         self.went_well_again_after(place) || ended && steps == LONG && !self.displaced.contains(&place)
     }
 
@@ -385,7 +384,7 @@ fn recovered(run: &Run) -> Vec<Place> {
     let said = run.statements.iter().filter(|one| one.speaker == Speaker::Launcher && succeeded(&one.source.text));
     let of_one = said.filter(|said| {
         let same = |failure: &&SourceLine| agent(&failure.text) == agent(&said.source.text);
-        failures().filter(same).any(|failure| is_after(said.source.place, failure.place))
+        failures().filter(same).any(|failure| said.source.place.is_after(failure.place))
     });
     of_one.map(|one| one.source.place).collect()
 }
@@ -399,7 +398,7 @@ fn strangers(run: &Run) -> HashSet<Place> {
     let refused = |closed: &&Warning| {
         let place = closed.source.place;
         let next =
-            |later: &&Warning| is_after(later.source.place, place) && later.source.place.line <= place.line + LINES;
+            |later: &&Warning| later.source.place.is_after(place) && later.source.place.line <= place.line + LINES;
         closed.who.is_some()
             && warnings
                 .iter()
@@ -432,7 +431,7 @@ fn may_be_caught(end: &RankEnd) -> bool {
 fn is_reported(run: &Run, place: Place) -> bool {
     const LINES: u64 = 12;
     let reports = run.ends.iter().filter(|end| matches!(end.how, Ended::Exit(_)));
-    reports.map(|end| end.source.place).any(|report| is_after(report, place) && report.line - place.line <= LINES)
+    reports.map(|end| end.source.place).any(|report| report.is_after(place) && report.line - place.line <= LINES)
 }
 
 /// Where each input shows last that a process failed, other than by an exception that was logged.
@@ -455,11 +454,6 @@ fn is_of_any_place(end: &RankEnd) -> bool {
 /// Whether what reports an end may go on with other commands, or a shell names the command, and it starts no ranks.
 fn may_go_on(end: &RankEnd) -> bool {
     end.told_by == EndTeller::Runner || end.command.as_ref().is_some_and(|command| !starts_ranks(command))
-}
-
-/// Whether a place is behind another of the same input.
-pub fn is_after(later: Place, place: Place) -> bool {
-    later.input == place.input && later.line > place.line
 }
 
 /// A warning or note of PyTorch's C++ log, `[W1012 10:00:00.0 socket.cpp:752]`: where ranks came up it was survived, whenever it was printed.

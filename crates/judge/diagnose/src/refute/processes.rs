@@ -19,10 +19,8 @@ impl Ranks {
         if !told && run.machines.iter().all(|machine| machine.memory_kills.is_empty()) {
             return Ranks::default();
         }
-        let of_ranks = run.communicators.iter().flat_map(|comm| comm.ranks.values()).filter_map(|rank| rank.pid);
-        let of_devices = run.tables.iter().flat_map(|table| &table.devices).map(|device| device.pid);
         let of_torch = run.statements.iter().any(|statement| statement.speaker == Speaker::Torch);
-        Ranks { pids: of_ranks.chain(of_devices).collect(), of_torch }
+        Ranks { pids: pids(run), of_torch }
     }
 
     pub fn may_have(&self, pid: Option<u64>, command: &str) -> bool {
@@ -56,6 +54,13 @@ impl Ranks {
     pub fn is_none(&self, end: &RankEnd) -> bool {
         end.command.as_ref().is_some_and(|command| !self.may_have(end.pid, command))
     }
+}
+
+/// The numbers of the processes of ranks.
+pub(super) fn pids(run: &Run) -> HashSet<u64> {
+    let of_ranks = run.communicators.iter().flat_map(|comm| comm.ranks.values()).filter_map(|rank| rank.pid);
+    let of_devices = run.tables.iter().flat_map(|table| &table.devices).map(|device| device.pid);
+    of_ranks.chain(of_devices).collect()
 }
 
 /// Whether a command, or a process's name in the kernel (15 bytes), is an interpreter's, a launcher's, or what these call their processes.

@@ -37,27 +37,7 @@ pub(super) fn named_by(command: &str) -> Option<String> {
 pub(super) fn settle(run: &mut Run, mut named: BTreeSet<String>, started: &[Place]) {
     asked::take(run);
     let is_listed = |end: &RankEnd| matches!(end.told_by, EndTeller::List | EndTeller::Report);
-    let is_launchers = |end: &RankEnd| end.told_by == EndTeller::Launcher;
-    let mut starts: Vec<Place> = started.to_vec();
-    starts.sort_unstable();
-    let comes_up = |place: &Place| run.communicators.iter().filter_map(move |comm| next(comm.place, *place)).min();
-    // A report between two commands is of the first.
-    let is_before = |place: Place| {
-        let start =
-            starts.get(starts.partition_point(|start| *start <= place)).filter(|start| start.input == place.input);
-        let Some(start) = start else { return false };
-        let table = run.tables.iter().filter_map(|table| next(table.place, place)).min();
-        let shown = [table, comes_up(&place)].into_iter().flatten().min();
-        shown.is_some_and(|shown| *start < shown)
-    };
-    let of_earlier: Vec<Place> = run
-        .ends
-        .iter()
-        .filter(|end| is_launchers(end))
-        .map(|end| end.source.place)
-        .filter(|place| is_before(*place))
-        .collect();
-    run.ends.retain(|end| !is_launchers(end) || of_earlier.binary_search(&end.source.place).is_err());
+    leave_out_earlier_launches(run, started);
     if !run.ends.iter().any(is_listed) {
         return;
     }
@@ -87,6 +67,23 @@ pub(super) fn settle(run: &mut Run, mut named: BTreeSet<String>, started: &[Plac
     });
 }
 
+/// Leaves out what launchers reported before a command that starts what the input shows next.
+fn leave_out_earlier_launches(run: &mut Run, started: &[Place]) {
+    let mut starts: Vec<Place> = started.to_vec();
+    starts.sort_unstable();
+    let comms = run.communicators.iter().map(|comm| comm.place);
+    let mut shown: Vec<Place> = comms.chain(run.tables.iter().map(|table| table.place)).collect();
+    shown.sort_unstable();
+    let is_earlier = |report: Place| {
+        let next = |places: &[Place]| {
+            let next = places.get(places.partition_point(|place| *place <= report)).copied();
+            next.filter(|next| next.is_after(report))
+        };
+        next(&starts).zip(next(&shown)).is_some_and(|(start, shown)| start < shown)
+    };
+    run.ends.retain(|end| end.told_by != EndTeller::Launcher || !is_earlier(end.source.place));
+}
+
 /// Whether a row is of what is named: a step of a job, `88123.0`, a pod of a job or a deployment, `train-x7k2p`.
 fn is_of(row: &str, name: &str) -> bool {
     row.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '-', '_', '+']))
@@ -99,9 +96,4 @@ fn is_number(name: &str) -> bool {
 /// What pods of one job have in common.
 fn stem(name: &str) -> &str {
     name.split(['-', '_', '.', '+']).next().unwrap_or(name)
-}
-
-/// A place, where it is behind another of the same input.
-fn next(place: Place, behind: Place) -> Option<Place> {
-    (place.input == behind.input && place.line > behind.line).then_some(place)
 }

@@ -5,7 +5,6 @@ use super::{rests_on, who};
 use crate::case::Case;
 use crate::ends::{is_one_of, is_report};
 use crate::lines::Line;
-use crate::refute::is_after;
 use crate::results;
 use crate::words::KNOWN;
 use busbw_model::{
@@ -108,7 +107,7 @@ fn of_network(case: &Case, end: &RankEnd) -> bool {
     const FILES: [&str; 2] = ["(ofi_", "(ucx_"];
     let place = end.source.place;
     let stack =
-        case.lines.iter().filter(|line| is_after(line.source.place, place) && line.source.place.line < place.line + 20);
+        case.lines.iter().filter(|line| line.source.place.is_after(place) && line.source.place.line < place.line + 20);
     stack.into_iter().any(|line| line.text.contains("MPID") && FILES.iter().any(|file| line.text.contains(file)))
 }
 
@@ -178,7 +177,7 @@ impl<'a> Quote<'a> {
     fn warnings(case: &'a Case) -> impl Iterator<Item = Self> {
         let matters = move |warning: &&Warning| !KNOWN.harmless.iter().any(|words| warning.message.contains(words));
         let read = move |warning: &'a Warning| {
-            let after = |step: &&ErrorStep| is_after(step.source.place, warning.source.place);
+            let after = |step: &&ErrorStep| step.source.place.is_after(warning.source.place);
             let step = case.run.nccl.error_steps.iter().find(after);
             let kind = match step {
                 _ if warning.site.as_ref().is_some_and(|site| site.starts_with("graph/")) => INTERNAL,
@@ -231,7 +230,7 @@ impl<'a> Quote<'a> {
             let rest = case.lines[index..].iter().map(|line| (line, line.source.place));
             let mut next = rest.skip_while(|(_, place)| *place == head.source.place);
             next.next()
-                .filter(|(_, place)| is_after(*place, head.source.place) && place.line == head.source.place.line + 1)
+                .filter(|(_, place)| place.is_after(head.source.place) && place.line == head.source.place.line + 1)
         };
         let joined = case.lines.iter().filter_map(|line| {
             let words = line.text.strip_prefix("Last error:")?.trim();

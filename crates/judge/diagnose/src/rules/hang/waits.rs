@@ -26,29 +26,19 @@ impl Job<'_> {
     /// Those for whom a rank waits by its dump: members of the group that have not called what it called.
     pub(super) fn waits_for(&self, rank: u32) -> Rc<RankSet> {
         let collective = at(self.ranks, rank).and_then(|at| self.collective(at));
-        let find = |collective| self.known.wanted.borrow().get(&collective).cloned();
-        let look = |collective| {
-            let wanted = Rc::new(self.have_not_called(collective));
-            self.known.wanted.borrow_mut().insert(collective, Rc::clone(&wanted));
-            wanted
-        };
-        collective.map(|collective| find(collective).unwrap_or_else(|| look(collective))).unwrap_or_default()
+        let look = |collective| looked_for(&self.known.wanted, collective, || self.have_not_called(collective));
+        collective.map(look).unwrap_or_default()
     }
 
     /// Those for whom a rank may wait, where all that are known to be of its group called what it called: ranks without a dump, and where
     /// the members are not told, ranks in a group of that number of which their dump kept no call.
     pub(super) fn may_wait_for(&self, rank: u32) -> Rc<RankSet> {
         let open = at(self.ranks, rank).filter(|at| at.state != WorkState::Completed);
-        let Some((open, (index, _))) = open.and_then(|open| Some((open, self.collective(open)?))) else {
-            return Rc::default();
+        let of_group = |open: &FlightEntry| {
+            let (index, _) = self.collective(open)?;
+            Some(looked_for(&self.known.open, (index, open.group.id), || self.may_be_of(open, index)))
         };
-        let key = (index, open.group.id);
-        let known = self.known.open.borrow().get(&key).cloned();
-        known.unwrap_or_else(|| {
-            let ranks = Rc::new(self.may_be_of(open, index));
-            self.known.open.borrow_mut().insert(key, Rc::clone(&ranks));
-            ranks
-        })
+        open.and_then(of_group).unwrap_or_default()
     }
 
     fn collective(&self, entry: &FlightEntry) -> Option<Collective> {
@@ -161,6 +151,16 @@ impl Job<'_> {
         };
         self.edges(|rank| self.waits_for(rank)).iter().any(waits_for_it)
     }
+}
+
+/// A set that is looked for when it is asked for first.
+fn looked_for<Key: Ord>(known: &Sets<Key>, key: Key, look: impl FnOnce() -> RankSet) -> Rc<RankSet> {
+    let found = known.borrow().get(&key).cloned();
+    found.unwrap_or_else(|| {
+        let ranks = Rc::new(look());
+        known.borrow_mut().insert(key, Rc::clone(&ranks));
+        ranks
+    })
 }
 
 /// Ranks that wait for some of these, or for others that do.
