@@ -157,7 +157,7 @@ docs: ## Build the API documentation
 install: build ## Install the command, NCCL's plugin, completions and man pages under PREFIX (default ~/.local)
 	@scripts/install "$${PREFIX:-$$HOME/.local}"
 
-packages: ## Make the wheel, the .deb and the static command, target/packages (PROFILE=tests: quickly)
+packages: ## Make the wheel, the .deb and the static command, target/packages (PROFILE=quick: in a fraction of the time)
 	@scripts/packages
 
 test-packages: ## Make the packages quickly, and install each where nothing of busbw is (as root)

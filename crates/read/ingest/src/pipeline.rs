@@ -7,7 +7,7 @@ use crate::facts::{BlockFacts, Event};
 use crate::scan::Scanner;
 use crate::source::{Block, Blocks, ReadError, Source, binary_kind, read_up_to};
 use crate::{nccl_tests_json, own, packed, perftest, torch};
-use busbw_model::{InputKind, Run};
+use busbw_model::{InputKind, Place, Run, SourceLine};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Cursor, Read};
 use std::num::NonZeroUsize;
@@ -174,6 +174,12 @@ fn read_document(whole: &[u8], assembler: &mut Assembler) -> bool {
             Ok(test) => assembler.document(InputKind::Perftest, lines, |run| run.perftests.push(test)),
             Err(reason) => assembler.problem(1, format!("perftest JSON: {reason}")),
         }
+        return true;
+    }
+    let first = SourceLine::new(Place { input, line: 1 }, text.lines().next().unwrap_or_default());
+    if let Some(recording) = torch::read_json(text, first) {
+        assembler.document(InputKind::FlightRecorder, lines, |_| ());
+        assembler.recording(recording);
         return true;
     }
     false

@@ -144,8 +144,8 @@ impl Readers {
                 self.hellos.push((object.place, file.hello));
                 self.claim(InputKind::HostFacts, lines);
             }
-        } else if torch::looks_like_json(&object.value) {
-            self.recordings.push(torch::read_json(&object.value, object.source()));
+        } else if let Some(recording) = torch::read_json(&object.text, object.source()) {
+            self.recordings.push(recording);
             self.claim(InputKind::FlightRecorder, lines);
         } else if let Some(sample) = inspector::read(object.text.as_bytes()) {
             let text = object.text.split_whitespace().collect::<Vec<_>>().join(" ");

@@ -9,8 +9,8 @@ use busbw_model::{
     FlightCall, FlightCalls, FlightDump, FlightEntry, FlightKind, GroupName, Place, SourceLine, Standing, TorchWork,
     WorkState,
 };
+use memchr::memmem;
 use rustc_hash::FxHashMap;
-use serde_json::Value;
 
 /// A dump, and every operation in it for comparison with other ranks'.
 #[derive(Debug)]
@@ -43,15 +43,12 @@ const MOST_DIMENSIONS: usize = 64;
 const LONGEST_NAME: usize = 256;
 const LONGEST_PATH: usize = 1024;
 
-/// Whether a JSON value is such a dump.
-pub(crate) fn looks_like_json(value: &Value) -> bool {
-    value.get("entries").is_some_and(Value::is_array) && value.get("pg_config").is_some()
-        || value.get("pg_status").is_some() && value.get("pg_config").is_some()
-}
-
-/// The dump that a JSON value holds.
-pub(crate) fn read_json(value: &Value, source: SourceLine) -> Recording {
-    recording(&Tree::from_json(value), source)
+/// The dump in a text of JSON; `None` when it holds something else, or its end is missing. Only what may be a dump is read at all.
+pub(crate) fn read_json(text: &str, source: SourceLine) -> Option<Recording> {
+    memmem::find(text.as_bytes(), b"\"pg_config\"")?;
+    let tree = Tree::from_json(text).ok()?;
+    let has = |key: &str| tree.get(tree.root, key).is_some();
+    (has("pg_config") && (has("entries") || has("pg_status"))).then(|| recording(&tree, source))
 }
 
 /// The dump in a pickle; `None` when the pickle holds something else.

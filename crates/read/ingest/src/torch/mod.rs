@@ -9,7 +9,7 @@ mod tree;
 mod watchdog;
 mod ways;
 
-pub(crate) use flight_recorder::{Recording, cut_off, looks_like_json, rank_of_path, read_json, read_pickle};
+pub(crate) use flight_recorder::{Recording, cut_off, rank_of_path, read_json, read_pickle};
 pub(crate) use fr_trace::TraceReader;
 pub(crate) use groups::ProcessGroups;
 pub(crate) use pickle::looks_like as looks_like_pickle;

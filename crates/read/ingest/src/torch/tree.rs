@@ -3,7 +3,9 @@
 //! A pickle may share values, and a hostile one may share them so that writing it out never ends. Indices keep shared
 //! values shared, and nothing here walks a document deeper than its caller asks. Who writes shared values out says how many.
 
-use serde_json::Value;
+use rustc_hash::FxHashMap;
+use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use std::fmt;
 
 /// Index of a value.
 pub(super) type Id = usize;
@@ -32,32 +34,13 @@ pub(super) struct Tree {
 }
 
 impl Tree {
-    /// The document that a JSON value is.
-    pub fn from_json(value: &Value) -> Self {
-        let mut tree = Tree::default();
-        tree.root = tree.insert(value);
-        tree
-    }
-
-    /// serde_json nests 128 deep at most, and so does this.
-    fn insert(&mut self, value: &Value) -> Id {
-        let node = match value {
-            Value::Null => Node::None,
-            Value::Bool(value) => Node::Bool(*value),
-            Value::Number(number) => match number.as_i64() {
-                Some(number) => Node::Int(number),
-                None => Node::Float(number.as_f64().unwrap_or(f64::NAN)),
-            },
-            Value::String(text) => Node::Text(text.as_str().into()),
-            Value::Array(values) => Node::List(values.iter().map(|value| self.insert(value)).collect()),
-            Value::Object(members) => Node::Dict(
-                members
-                    .iter()
-                    .map(|(key, value)| (self.push(Node::Text(key.as_str().into())), self.insert(value)))
-                    .collect(),
-            ),
-        };
-        self.push(node)
+    /// The document that a JSON text is: no deeper than serde_json reads it, 128 levels.
+    pub fn from_json(text: &str) -> serde_json::Result<Self> {
+        let mut reader = serde_json::Deserializer::from_str(text);
+        let mut growing = Growing::default();
+        growing.tree.root = growing.deserialize(&mut reader)?;
+        reader.end()?;
+        Ok(growing.tree)
     }
 
     pub fn push(&mut self, node: Node) -> Id {
@@ -122,5 +105,96 @@ impl Tree {
     /// The items of a member that is a list.
     pub fn list_of(&self, id: Id, key: &str) -> &[Id] {
         self.get(id, key).map_or(&[], |id| self.list(id))
+    }
+}
+
+/// A document of which a part is read, and the names of its members so far: a dump has the same ones in each of its entries.
+#[derive(Default)]
+struct Growing {
+    tree: Tree,
+    names: FxHashMap<String, Id>,
+}
+
+impl Growing {
+    fn name(&mut self, name: String) -> Id {
+        let tree = &mut self.tree;
+        *self.names.entry(name).or_insert_with_key(|name| tree.push(Node::Text(name.as_str().into())))
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for &mut Growing {
+    type Value = Id;
+
+    fn deserialize<D: Deserializer<'de>>(self, reader: D) -> Result<Id, D::Error> {
+        reader.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for &mut Growing {
+    type Value = Id;
+
+    fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str("a value of JSON")
+    }
+
+    fn visit_unit<E>(self) -> Result<Id, E> {
+        Ok(self.tree.push(Node::None))
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Id, E> {
+        Ok(self.tree.push(Node::Bool(value)))
+    }
+
+    fn visit_i64<E>(self, number: i64) -> Result<Id, E> {
+        Ok(self.tree.push(Node::Int(number)))
+    }
+
+    fn visit_u64<E>(self, number: u64) -> Result<Id, E> {
+        Ok(self.tree.push(i64::try_from(number).map_or(Node::Float(number as f64), Node::Int)))
+    }
+
+    fn visit_f64<E>(self, number: f64) -> Result<Id, E> {
+        Ok(self.tree.push(Node::Float(number)))
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Id, E> {
+        Ok(self.tree.push(Node::Text(text.into())))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Id, A::Error> {
+        let mut list = Vec::new();
+        while let Some(id) = items.next_element_seed(&mut *self)? {
+            list.push(id);
+        }
+        Ok(self.tree.push(Node::List(list)))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Id, A::Error> {
+        let mut dict = Vec::new();
+        while let Some(name) = members.next_key()? {
+            let name = self.name(name);
+            dict.push((name, members.next_value_seed(&mut *self)?));
+        }
+        Ok(self.tree.push(Node::Dict(dict)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_document_is_one_value_that_ends() {
+        let text = r#"{"a": [null, true, -7, 18446744073709551615, 0.5, "\u00e9"], "a": {"b": " 12 "}}"#;
+        let tree = Tree::from_json(text).unwrap();
+        let last = tree.get(tree.root, "a").unwrap();
+        assert_eq!(tree.number_of(last, "b"), Some(12), "of two members with a name the last one counts");
+        let first = tree.members(tree.root)[0].1;
+        let items: Vec<&Node> = tree.list(first).iter().map(|id| tree.node(*id)).collect();
+        let (whole, text) = (Node::Float(18446744073709551615.0), Node::Text("é".into()));
+        assert_eq!(items, [&Node::None, &Node::Bool(true), &Node::Int(-7), &whole, &Node::Float(0.5), &text]);
+        for text in ["", "{", "{}{}", "[1,]", &"[".repeat(100_000)] {
+            assert!(Tree::from_json(text).is_err());
+        }
     }
 }
