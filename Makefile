@@ -9,7 +9,7 @@ export BUSBW_SKIPPED := $(CURDIR)/target/skipped
 SKIPPED = [ ! -s $(BUSBW_SKIPPED) ] || { echo && sort -u $(BUSBW_SKIPPED); }
 RECORDED := tests/data/runs/h20-2x8-roce-cross-switch/run.log
 
-.PHONY: help doctor example build setup check test test-all lint facts accuracy predict-accuracy predict-calibrated predict-fit fuzz bench bench-simulate bench-monitor bench-tune bench-tuning bench-alltoallv bench-net bench-topk bench-replay bench-peers gpu-check book docs install packages test-packages faults soak bench-all bench-table bench-diff bench-fleet bench-binary hangbench clean
+.PHONY: help doctor example build setup check test test-all lint lint-near lint-apart facts accuracy predict-accuracy predict-calibrated predict-fit fuzz bench bench-simulate bench-monitor bench-tune bench-tuning bench-alltoallv bench-net bench-topk bench-replay bench-peers gpu-check book docs install packages test-packages faults soak bench-all bench-table bench-diff bench-fleet bench-binary hangbench clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -51,7 +51,9 @@ test-all: test ## And labs (as root), tutorials, PyTorch, pages in a browser, pa
 	@scripts/test-packages
 	@$(SKIPPED)
 
-lint: ## Check formatting, lints, docs, dependencies, the arrows between wings, the glossary's words, and schemas
+lint: lint-near lint-apart ## Check formatting, lints, docs, dependencies, the arrows between wings, the glossary's words, and schemas
+
+lint-near:
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --profile tests --locked --all-targets -- -D warnings
 	$(CARGO) clippy --profile tests --locked -p busbw-pages --all-targets -- -D warnings
@@ -59,6 +61,9 @@ lint: ## Check formatting, lints, docs, dependencies, the arrows between wings, 
 	$(CARGO) test --profile tests --locked --quiet -p busbw -p busbw-report --test all -- house:: wings:: schemas::
 	@scripts/lint-python
 	@scripts/lint-licences
+
+# The fuzz targets, and unsafe code under Miri: what compiles all that it needs itself.
+lint-apart:
 	@scripts/lint-fuzz
 	@scripts/miri
 
