@@ -2,7 +2,7 @@
 
 use crate::case::Case;
 use crate::data::Until;
-use crate::expectation::costs_speed;
+use crate::expectation::{costs_speed, shows_in_speed};
 use crate::findings::is_consequence;
 use crate::rules::signatures::book::Role;
 use crate::rules::{Basis, ends};
@@ -57,8 +57,8 @@ fn stands(case: &Case) -> bool {
 }
 
 /// A run that ended well met no failure: processes that leave one after the other warn about each other, and programs
-/// speak of errors that they survive. Settings that cost nothing that can be seen are notes, and so they are where ranks
-/// came up. Wrong results and measured slowness stand.
+/// speak of errors that they survive. Settings and ways that cost speed are notes: what a run loses by them, only a table
+/// shows, and [`crate::expectation::judge`] raises them beside a slow one. Wrong results and measured slowness stand.
 fn lower(case: &Case, basis: Basis, finding: &mut Finding, stands: bool) {
     if basis != Basis::Log || finding.code == Code::DataCorruption || is_of_machine(case, finding) {
         return;
@@ -79,14 +79,18 @@ fn lower(case: &Case, basis: Basis, finding: &mut Finding, stands: bool) {
     finding.severity = match finding.severity {
         Severity::Error if !finished => Severity::Error,
         Severity::Error if !is_consequence(finding.code) && nccl_warns() => Severity::Warning,
+        Severity::Warning if shows_in_speed(finding.code) => lowered(finding),
         Severity::Warning if !finished && !stands && !measured() && !went_on() => Severity::Warning,
         // Behind the last sign that the run went on, and of something that fails: nothing shows that it was survived.
         Severity::Warning if !finished && !measured() && fails(finding.code) && is_tail() => Severity::Warning,
-        severity => {
-            finding.if_slow |= severity == Severity::Warning && costs_speed(finding.code);
-            Severity::Info
-        }
+        _ => lowered(finding),
     };
+}
+
+/// The severity of a finding that becomes a note; what costs speed explains a table that is slow.
+fn lowered(finding: &mut Finding) -> Severity {
+    finding.if_slow |= finding.severity == Severity::Warning && costs_speed(finding.code);
+    Severity::Info
 }
 
 /// Whether an error, or a warning of the kernel of what fails, rests on what a machine says of itself, which no run disproves; or on the end of a
