@@ -5,7 +5,7 @@ mod quote;
 use super::Basis;
 use super::found as said;
 use crate::case::Case;
-use crate::ends::{Weight, is_one_of, weight};
+use crate::ends::{Weight, is_one_of, stopped_by, weight};
 use crate::findings::is_consequence;
 use crate::results;
 use crate::words::{KNOWN, listed};
@@ -230,6 +230,6 @@ fn earlier(case: &Case) -> Option<Finding> {
 
 fn interrupted(case: &Case) -> Option<Finding> {
     let end = case.ends.interrupted.filter(|_| !case.ends.failed())?;
-    let Ended::Interrupted(by) = &end.how else { return None };
-    Some(said("end.stopped", &[("by", by)], vec![Evidence::new(end.source.clone())]))
+    let by = stopped_by(end)?;
+    Some(said("end.stopped", &[("by", &by)], vec![Evidence::new(end.source.clone())]))
 }
