@@ -264,15 +264,18 @@ fn flux(line: &str) -> Option<RankEnd> {
     first_task(said.strip_prefix("FATAL: doom: ")?)
 }
 
-/// `rank 102 on host n1 exited and exit-timeout=30s has expired`; since 0.70 behind the command, and of a shell, whose rank is a host's, too: `train: task rank
+/// `rank 102 on host n1 exited and exit-timeout=30s has expired`; later behind the command, and of a shell, whose rank is a host's, too: `train: task rank
 /// 102 on host …`, `train: shell rank 1 on host …`.
 fn first_task(said: &str) -> Option<RankEnd> {
     let (before, rest) = said.split_once("rank ")?;
     let (rank, rest) = part_digits(rest);
-    let (host, ended) = rest.strip_prefix(" on host ")?.split_once(' ')?;
+    // Older versions leave out the host.
+    let (host, ended) = rest.strip_prefix(" on host ").map_or(Some((None, rest.trim_start())), |named| {
+        named.split_once(' ').map(|(host, ended)| (Some(host.to_string()), ended))
+    })?;
     let is_first = ["exited and exit-timeout", "failed and exit-on-error"].iter().any(|form| ended.starts_with(form));
     let ranks = if before.ends_with("shell ") { Vec::new() } else { vec![rank.parse().ok()?] };
-    is_first.then(|| RankEnd { ranks, host: Some(host.into()), ..RankEnd::of(Ended::Exit(None)) })
+    is_first.then(|| RankEnd { ranks, host, ..RankEnd::of(Ended::Exit(None)) })
 }
 
 /// A terminal's echo of who stops the program in front of it.
