@@ -105,7 +105,6 @@ fn read_row(line: &TextLine, cells: &[&str], columns: &[u32]) -> Option<Vec<Copy
 #[cfg(test)]
 mod tests {
     use super::*;
-    use busbw_model::Place;
 
     #[test]
     fn a_table_ends_with_its_rows() {
