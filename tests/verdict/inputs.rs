@@ -92,6 +92,11 @@ pub fn logs() -> Vec<Input> {
     logs.into_iter().flatten().map(|path| Input::of_files(&[path])).collect()
 }
 
+/// Starts of real NCCL whose truth is known.
+pub fn inits() -> Vec<Input> {
+    entries(&data().join("logs-nccl"), ".log").into_iter().map(|path| Input::of_files(&[path])).collect()
+}
+
 /// Cases from issue threads, of both sets.
 pub fn cases() -> Vec<Input> {
     let folders = ["cases", "cases-2"].map(|folder| entries(&data().join(folder), ""));

@@ -18,6 +18,7 @@ mod cluster;
 mod collective;
 mod communicator;
 mod comparison;
+mod copies;
 pub mod counters;
 mod culprit;
 mod diagnostics;
@@ -67,6 +68,7 @@ pub use comparison::{
     Carrier, ComparedCell, ComparedRow, ComparedRun, Contest, Difference, DifferenceKind, Faster, RunComparison,
     SizeRange, SmallMessages, short_names,
 };
+pub use copies::{CopyRate, CopyTable};
 pub use culprit::{Culprit, CulpritClass, Slower, Suspects, Waiting};
 pub use diagnostics::{DiagLine, DiagTag};
 pub use end::{CollectiveCall, EndTeller, Ended, ProgramFrame, RankEnd, RankOutput};

@@ -24,6 +24,8 @@ pub struct PerfTest {
     pub mtu_line: Option<SourceLine>,
     /// GID index.
     pub gid_index: Option<u32>,
+    /// The ports at both ends, each once in the order printed: `local LID 0x06`, `GID 254:128:…`.
+    pub ends: Vec<Box<str>>,
     /// The rows in the order printed.
     pub rows: Vec<PerfRow>,
 }

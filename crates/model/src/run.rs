@@ -2,6 +2,7 @@
 
 use crate::cluster::Node;
 use crate::communicator::Communicator;
+use crate::copies::CopyTable;
 use crate::diagnostics::DiagLine;
 use crate::end::{RankEnd, RankOutput};
 use crate::finding::SavedFinding;
@@ -49,6 +50,8 @@ pub struct Run {
     pub saved_findings: Vec<SavedFinding>,
     /// What `busbw watch` saw, and the input.
     pub watched: Vec<(Place, Watched)>,
+    /// What nvbandwidth measured.
+    pub copies: Vec<CopyTable>,
     /// perftest runs.
     pub perftests: Vec<PerfTest>,
     /// Results of RDMA checks.
@@ -117,6 +120,7 @@ named! {
         TopoXml = "nccl-topo-xml",
         GraphXml = "nccl-graph-xml",
         Perftest = "perftest",
+        Nvbandwidth = "nvbandwidth",
         RdmaCheck = "rdma-check",
         RdmaMonitor = "rdma-monitor",
         NcclRas = "nccl-ras",

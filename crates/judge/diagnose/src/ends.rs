@@ -76,7 +76,17 @@ impl<'a> Ends<'a> {
             ends.standing.retain(|end| weight(&end.how, false) < Weight::Killed);
         }
         ends.standing.sort_by_key(|end| end.source.place);
+        ends.take_stopped(run);
         ends
+    }
+
+    /// Takes what torchrun raises of a signal to itself for the end of a run that somebody stopped, where nothing else is known of its ranks.
+    fn take_stopped(&mut self, run: &Run) {
+        let is_all = self.timeouts.is_empty() && run.flight_dumps.is_empty() && run.stacks.is_empty();
+        if is_all && self.standing.iter().all(|end| stopped_by(end).is_some()) {
+            self.interrupted = self.interrupted.or(self.standing.first().copied());
+            self.standing.clear();
+        }
     }
 
     /// Takes exceptions of workers where what Ray raised of them stands: the worker's own may be printed behind it, and Ray caught it.
@@ -135,6 +145,19 @@ impl<'a> Ends<'a> {
         let found = self.standing.iter().copied().filter(|end| weight(end) < last);
         let found = found.filter(|end| !self.is_of_a_consequence(end));
         found.min_by_key(|end| (weight(end), end.source.place))
+    }
+}
+
+/// Who stopped a run: what a batch system or a terminal says, and torchrun of a signal that it got
+/// (`torch/distributed/elastic/multiprocessing/api.py`, `_terminate_process_handler`): SIGHUP, SIGINT or SIGTERM.
+pub fn stopped_by(end: &RankEnd) -> Option<String> {
+    match &end.how {
+        Ended::Interrupted(by) => Some(by.clone()),
+        Ended::Exception { kind, message, .. } if kind.ends_with("SignalException") => {
+            let (_, signal) = message.split_once(" got signal: ")?;
+            ["1", "2", "15"].contains(&signal).then(|| format!("torchrun got signal {signal}"))
+        }
+        _ => None,
     }
 }
 

@@ -115,6 +115,7 @@ fn diagnose_by<'a>(run: &'a Run, given: &UserFacts<'a>, rules: &[rules::Entry]) 
         .chain(rules::hello::judge(&case))
         .chain(rules::links::judge(&case))
         .chain(rules::wire_test::judge(&case))
+        .chain(rules::copies::judge(&case))
         .collect();
     let vendor = Vendor::of(&case);
     if let Some(vendor) = &vendor {

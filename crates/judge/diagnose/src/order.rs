@@ -2,7 +2,7 @@
 
 use crate::case::Case;
 use crate::data::Until;
-use crate::expectation::costs_speed;
+use crate::expectation::{costs_speed, shows_in_speed};
 use crate::findings::is_consequence;
 use crate::rules::signatures::book::Role;
 use crate::rules::{Basis, ends};
@@ -17,7 +17,8 @@ pub fn settle(case: &Case, mut found: Vec<(Basis, Finding)>) -> Vec<Finding> {
     });
     if !case.ends.failed() {
         let stands = stands(case);
-        found.iter_mut().for_each(|(basis, finding)| lower(case, *basis, finding, stands));
+        let broken = found.iter().any(|(_, finding)| finding.severity == Severity::Error);
+        found.iter_mut().for_each(|(basis, finding)| lower(case, *basis, finding, Standing { stands, broken }));
         let answer = |basis: Basis, finding: &Finding| basis == Basis::Answer && finding.severity == Severity::Info;
         found.sort_by_key(|(basis, finding)| std::cmp::Reverse((finding.severity, answer(*basis, finding))));
     }
@@ -51,15 +52,22 @@ fn answers(finding: &Finding) -> bool {
     finding.severity == Severity::Info && finding.code == Code::OkAsExpected && finding.confidence >= 0.7
 }
 
+/// How a run stands: ranks came up together; something is an error, of which what costs speed may be the cause.
+#[derive(Clone, Copy)]
+struct Standing {
+    stands: bool,
+    broken: bool,
+}
+
 /// Whether ranks came up together: what costs only speed is then no trouble by itself.
 fn stands(case: &Case) -> bool {
     case.run.communicators.iter().any(|comm| comm.nranks.is_some_and(|ranks| ranks > 1) && comm.came_up())
 }
 
 /// A run that ended well met no failure: processes that leave one after the other warn about each other, and programs
-/// speak of errors that they survive. Settings that cost nothing that can be seen are notes, and so they are where ranks
-/// came up. Wrong results and measured slowness stand.
-fn lower(case: &Case, basis: Basis, finding: &mut Finding, stands: bool) {
+/// speak of errors that they survive. Settings and ways that cost speed are notes: what a run loses by them, only a table
+/// shows, and [`crate::expectation::judge`] raises them beside a slow one. Wrong results and measured slowness stand.
+fn lower(case: &Case, basis: Basis, finding: &mut Finding, Standing { stands, broken }: Standing) {
     if basis != Basis::Log || finding.code == Code::DataCorruption || is_of_machine(case, finding) {
         return;
     }
@@ -79,14 +87,18 @@ fn lower(case: &Case, basis: Basis, finding: &mut Finding, stands: bool) {
     finding.severity = match finding.severity {
         Severity::Error if !finished => Severity::Error,
         Severity::Error if !is_consequence(finding.code) && nccl_warns() => Severity::Warning,
+        Severity::Warning if shows_in_speed(finding.code) && !broken => lowered(finding),
         Severity::Warning if !finished && !stands && !measured() && !went_on() => Severity::Warning,
         // Behind the last sign that the run went on, and of something that fails: nothing shows that it was survived.
         Severity::Warning if !finished && !measured() && fails(finding.code) && is_tail() => Severity::Warning,
-        severity => {
-            finding.if_slow |= severity == Severity::Warning && costs_speed(finding.code);
-            Severity::Info
-        }
+        _ => lowered(finding),
     };
+}
+
+/// The severity of a finding that becomes a note; what costs speed explains a table that is slow.
+fn lowered(finding: &mut Finding) -> Severity {
+    finding.if_slow |= finding.severity == Severity::Warning && costs_speed(finding.code);
+    Severity::Info
 }
 
 /// Whether an error, or a warning of the kernel of what fails, rests on what a machine says of itself, which no run disproves; or on the end of a

@@ -2,6 +2,7 @@
 
 use crate::case::Case;
 use crate::data::Until;
+use crate::ends::stopped_by;
 use crate::last_word;
 use crate::lines::Line;
 use crate::rules::ends::who;
@@ -9,7 +10,7 @@ use crate::rules::signatures::book::Role;
 use crate::rules::start::Start;
 use crate::words::listed;
 use crate::{unfit_nodes, unread};
-use busbw_model::{BenchTable, Check, EndTeller, Ended, Finding, Judged, Judgement, Severity, Subject, counted};
+use busbw_model::{BenchTable, Check, EndTeller, Finding, Judged, Judgement, Severity, Subject, counted};
 use std::collections::HashSet;
 
 /// What the communicators and tables of a run show. `findings` tell whether something failed that these cannot show.
@@ -54,7 +55,7 @@ fn first_size(case: &Case) -> Option<Judged> {
 /// A run that a batch system ended, of which nothing shows that it was done: it may have hung.
 fn cut_short(case: &Case) -> Option<Judged> {
     let end = case.ends.interrupted?;
-    let Ended::Interrupted(by) = &end.how else { return None };
+    let by = stopped_by(end)?;
     (!case.refuters.finished()).then(|| {
         let question = format!(
             "The run was ended ({by}), and nothing shows that it was done. Did the run hang, or was it only stopped? If it hangs, look \

@@ -4,7 +4,9 @@
 //! decide: half of the peers may be in any state without moving the answer.
 
 use crate::curve::Curve;
-use busbw_model::{BenchTable, Blame, LinkRun, PeerGroup, Run, SlowPeer, SourceLine, counted, median};
+use busbw_model::{
+    BenchTable, Blame, CopyRate, CopyTable, LinkRun, PeerGroup, Run, SlowPeer, SourceLine, counted, median,
+};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Fewer peers do not show what is usual.
@@ -50,6 +52,18 @@ pub(crate) fn groups(run: &Run) -> Vec<PeerGroup> {
     let mut groups: Vec<PeerGroup> = kinds.into_iter().filter_map(|(kind, readings)| group(kind, readings)).collect();
     groups.sort_by_key(|group| std::cmp::Reverse(group.measured));
     groups
+}
+
+/// The GPUs of a host and the pairs of them, as a table of nvbandwidth compares them. A copy from the host or to it is one GPU's.
+pub(crate) fn of_copies(table: &CopyTable) -> Option<PeerGroup> {
+    let between = table.is_between_gpus();
+    let name = |number: u32| format!("GPU {number}");
+    let reading = |copy: &CopyRate| {
+        let (one, other) = (copy.row.min(copy.column), copy.row.max(copy.column));
+        let hosts = if between { vec![name(one), name(other)] } else { vec![name(copy.column)] };
+        Reading { hosts, value: copy.gb_s, source: copy.source.clone() }
+    };
+    group((table.what.clone(), "GB/s"), table.copies.iter().map(reading).collect())
 }
 
 /// The peak of a table, of those whose device list names the hosts.

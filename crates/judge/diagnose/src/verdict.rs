@@ -1,5 +1,6 @@
 //! The first line: it depends only on the findings and on what was judged.
 
+use crate::expectation::shows_in_speed;
 use busbw_model::{Finding, Input, InputKind, Judged, Judgement, Run, Severity, Speaker, Statement, Subject, Verdict};
 
 /// The verdict. A finding above info decides first, then a question that is open, then what passed. `of_machines`: the input tells of machines alone.
@@ -50,7 +51,10 @@ pub(crate) fn summary(
 ) -> String {
     match verdict {
         Verdict::Failed | Verdict::Degraded => findings.first().map_or(String::new(), |first| first.title.clone()),
-        Verdict::Inconclusive => question(judged).unwrap_or(nothing_judged(inputs)).to_string(),
+        Verdict::Inconclusive => {
+            let asked = question(judged).map(str::to_string).or_else(|| cost_unknown(findings));
+            asked.unwrap_or_else(|| nothing_judged(inputs).to_string())
+        }
         Verdict::Healthy => passed(judged, Subject::Speed),
         Verdict::NoErrors => {
             let is_table = |input: &Input| input.kinds.contains(&InputKind::NcclTests);
@@ -61,10 +65,25 @@ pub(crate) fn summary(
     }
 }
 
+/// The question of a note of what costs speed, where no speed was measured.
+fn cost_unknown(findings: &[Finding]) -> Option<String> {
+    let note = findings.iter().find(|finding| finding.severity == Severity::Info && shows_in_speed(finding.code))?;
+    Some(format!(
+        "{}. Does it cost speed here? None was measured: give a table of nccl-tests or `busbw bench`",
+        note.title
+    ))
+}
+
 /// What to say where nothing was judged: who gave what a tool printed is not asked for NCCL's log.
 fn nothing_judged(inputs: &[Input]) -> &'static str {
-    const TOOLS: [InputKind; 5] =
-        [InputKind::Perftest, InputKind::RdmaCheck, InputKind::RdmaMonitor, InputKind::HostFacts, InputKind::Busbw];
+    const TOOLS: [InputKind; 6] = [
+        InputKind::Perftest,
+        InputKind::Nvbandwidth,
+        InputKind::RdmaCheck,
+        InputKind::RdmaMonitor,
+        InputKind::HostFacts,
+        InputKind::Busbw,
+    ];
     let mut kinds = inputs.iter().flat_map(|input| &input.kinds).peekable();
     if kinds.peek().is_some() && kinds.all(|kind| TOOLS.contains(kind)) {
         "Nothing in it is wrong by itself. Add the output of the run that it belongs to, to judge both"

@@ -26,6 +26,7 @@ pub mod nccl_tests;
 pub mod nccl_tests_json;
 pub mod nccl_topo_xml;
 mod notes;
+pub mod nvbandwidth;
 pub mod nvidia_smi_topo;
 pub mod own;
 mod packed;

@@ -124,7 +124,23 @@ impl PassedOn {
                 None => {}
             }
         }
-        None
+        Self::of_syslog(block)
+    }
+
+    /// That of syslog's files and journald's short form (RFC 3164), `Nov 25 10:00:00 gpu-7 train[4242]: `, where one program wrote all of them: it is known
+    /// without a line of a program behind it.
+    fn of_syslog(block: &[u8]) -> Option<Self> {
+        const MONTHS: [&[u8]; 12] =
+            [b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov", b"Dec"];
+        let line = block.split(|b| *b == b'\n').find(|line| !line.trim_ascii().is_empty())?;
+        let end = memchr(b']', line)? + "]: ".len();
+        let front = line.get(..end).filter(|front| front.ends_with(b"]: "))?;
+        let words: Vec<&[u8]> = split_words(front).collect();
+        let [month, day, time, _, _] = words[..] else { return None };
+        let is_number = |part: &[u8]| !part.is_empty() && part.iter().all(u8::is_ascii_digit);
+        let is_dated = MONTHS.contains(&month) && is_number(day) && time.split(|b| *b == b':').all(is_number);
+        let learnt = Self::learn(front, block, false).filter(|_| is_dated)?;
+        learnt.words.last().is_some_and(|tag| tag.always.is_some()).then_some(learnt)
     }
 
     /// Whether it stands before the frames of a traceback as well, which other streams' lines may part from its head.
@@ -359,6 +375,22 @@ mod tests {
     fn passed(front: impl Fn(usize, usize) -> String) -> Vec<u8> {
         let lines = OUTPUT.iter().enumerate().flat_map(|(number, line)| [(number, 0, line), (number, 1, line)]);
         lines.map(|(number, rank, line)| format!("{}{line}\n", front(number, rank))).collect::<String>().into_bytes()
+    }
+
+    #[test]
+    fn one_programs_lines_in_syslog_are_known_by_their_form() {
+        let lines = |tags: [&str; 2]| -> String {
+            let line = |number| {
+                format!("Nov 25 10:00:{number:02} gpu-7 {}[{}]: step {number}\n", tags[number % 2], 42 + number % 2)
+            };
+            (10..30).map(line).collect()
+        };
+        let form = PassedOn::of(lines(["train", "train"]).as_bytes()).expect("a prefix");
+        let line = form.split(b"Nov 25 10:00:40 gpu-7 train[42]: Signal: Bus error (7)");
+        assert_eq!(line.map(|(_, rest)| text_of(rest)).as_deref(), Some("Signal: Bus error (7)"));
+        for other in [lines(["train", "sshd"]), lines(["train", "train"]).replace("Nov", "See")] {
+            assert_eq!(PassedOn::of(other.as_bytes()), None, "{other}");
+        }
     }
 
     #[test]

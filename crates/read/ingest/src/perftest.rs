@@ -117,6 +117,9 @@ impl OpenTest {
             (test.mtu, test.mtu_line) = (Some(mtu), Some(SourceLine::new(place, text)));
         }
         test.gid_index = test.gid_index.or_else(|| number("GID index"));
+        if let Some(end) = end_of(text).filter(|end| !test.ends.contains(end)) {
+            test.ends.push(end);
+        }
     }
 
     fn row(&mut self, text: &str) -> bool {
@@ -237,6 +240,15 @@ fn is_known_line(text: &[u8]) -> bool {
     known.iter().any(|start| text.starts_with(start.as_bytes()))
 }
 
+/// The port that a line names: ` local address: LID 0x06 QPN 0x0127 PSN …` and, where ports have no LID, ` GID: 254:128:…` below it.
+fn end_of(text: &str) -> Option<Box<str>> {
+    if let Some(gid) = text.strip_prefix("GID: ") {
+        return Some(format!("GID {}", gid.trim()).into());
+    }
+    let (side, rest) = text.split_once(" address: LID ")?;
+    Some(format!("{side} LID {}", rest.split(' ').next()?).into())
+}
+
 /// `RDMA_Write BW Test`, `Send Bidirectional Post List BW Test`, `Atomic FETCH_AND_ADD Latency Test`.
 fn is_title(text: &str) -> bool {
     let verb = ["Send", "RDMA_Write", "RDMA_Read", "RDMA Write", "RDMA Read", "Atomic"];
@@ -304,6 +316,7 @@ pub fn read_json(text: &str, input: u32) -> Result<PerfTest, String> {
         mtu: number("Mtu"),
         mtu_line: None,
         gid_index: number("GID_index"),
+        ends: Vec::new(),
         rows: vec![read_results(results)?],
     })
 }

@@ -10,6 +10,7 @@ use crate::nccl_diag::DiagReader;
 use crate::nccl_system_dump::DumpReader;
 use crate::nccl_tests::TableReader;
 use crate::nccl_topo_xml::XmlReader;
+use crate::nvbandwidth::CopyReader;
 use crate::nvidia_smi_topo::TopoReader;
 use crate::perftest::PerftestReader;
 use crate::ras::{self, RasReader};
@@ -36,6 +37,7 @@ pub(crate) fn may_belong(text: &[u8]) -> bool {
         || TopoReader::may_belong(text)
         || XmlReader::may_belong(text)
         || PerftestReader::may_belong(text)
+        || CopyReader::may_belong(text)
         || CheckReader::may_belong(text)
         || MonitorReader::may_belong(text)
         || StackReader::may_belong(text)
@@ -49,6 +51,7 @@ pub(crate) struct Readers {
     pub matrices: TopoReader,
     pub xml: XmlReader,
     pub perftest: PerftestReader,
+    pub copies: CopyReader,
     pub checks: CheckReader,
     pub monitor: MonitorReader,
     pub dumps: DumpReader,
@@ -102,6 +105,8 @@ impl Readers {
             InputKind::RdmaCheck
         } else if self.monitor.feed(line) {
             InputKind::RdmaMonitor
+        } else if self.copies.feed(line) {
+            InputKind::Nvbandwidth
         } else if self.perftest.feed(line) {
             InputKind::Perftest
         } else if self.tables.feed(line) {

@@ -26,7 +26,7 @@ use busbw_predict::cluster::NetTransport;
 use busbw_predict::{Cluster, PredictionRow, predict, predict_over};
 use judge::{Congestions, Fit, Hypothesis};
 use latency::Late;
-pub(crate) use suspects::costs_speed;
+pub(crate) use suspects::{costs_speed, shows_in_speed};
 use trial::{Set, Trial};
 use trough::Trough;
 

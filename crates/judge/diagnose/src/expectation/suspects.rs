@@ -214,6 +214,11 @@ pub(crate) fn costs_speed(code: Code) -> bool {
         || TROUBLES.iter().any(|trouble| trouble.code == code)
 }
 
+/// Whether what a code warns of shows in the speed if it costs anything: ranks come up by another plugin or interface, too.
+pub(crate) fn shows_in_speed(code: Code) -> bool {
+    costs_speed(code) || matches!(code, Code::NetPlugin | Code::NetWrongInterface)
+}
+
 /// Whether the trouble of a finding would change what is predicted: what a cluster has already explains no shortfall.
 pub(super) fn is_new(cluster: &Cluster, code: Code) -> bool {
     let trouble = TROUBLES.iter().find(|trouble| trouble.code == code && !AS_IT_STANDS.contains(&code));

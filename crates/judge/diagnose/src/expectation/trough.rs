@@ -11,6 +11,9 @@ use std::fmt::Display;
 
 /// One size alone may be disturbed: a note tells of that.
 const FEWEST: usize = 2;
+/// Below this share of the sizes on both sides a stretch is slow, whatever the machine: NCCL's change from one protocol or algorithm to the next costs less
+/// in every sound table that we know.
+const DIP: f64 = 0.6;
 
 /// A stretch of sizes that is slow, although the largest are as they should be.
 pub(super) struct Trough<'a> {
@@ -19,8 +22,9 @@ pub(super) struct Trough<'a> {
     busbw: GBps,
     /// What should be measured at its last size.
     expected: GBps,
-    /// The larger size that takes no longer than the last of them.
+    /// The larger size behind it, and what it shows.
     after: &'a BenchRow,
+    contrast: &'static str,
 }
 
 impl<'a> Trough<'a> {
@@ -54,9 +58,22 @@ fn by<'a>(test: &Test<'a>, collective: Collective, one: &Hypothesis) -> Option<T
         let is_edge = last.size >= BANDWIDTH_FROM && !is_low(at) && after.best_time()?.0 <= last.best_time()?.0;
         let low = (0..at).rev().take_while(|at| is_low(*at)).count();
         let expected = predicted.get(at - 1)?.busbw;
-        let trough = || Trough { first: rows[at - low].0, last, busbw, expected, after };
-        (is_edge && low >= FEWEST).then(trough)
+        let (low, contrast) = match is_edge && low >= FEWEST {
+            true => (low, "takes no longer"),
+            false => (dip(&rows, at)?, "and the size before them are faster"),
+        };
+        Some(Trough { first: rows[at - low].0, last, busbw, expected, after, contrast })
     })
+}
+
+/// How many sizes of bandwidth in front of one lie far below it and below the one before them.
+fn dip(rows: &[(&BenchRow, GBps)], at: usize) -> Option<usize> {
+    let is_dip = |low: &usize| {
+        let (before, stretch) = (rows[at - low - 1].1, &rows[at - low..at]);
+        let edge = DIP * before.0.min(rows[at].1.0);
+        stretch.iter().all(|(row, busbw)| row.size >= BANDWIDTH_FROM && busbw.0 < edge)
+    };
+    (FEWEST..at).find(is_dip)
 }
 
 impl Prospect<'_> {
@@ -64,8 +81,9 @@ impl Prospect<'_> {
     pub(super) fn slow_stretch(&self) -> Option<Finding> {
         let trough = self.trough.as_ref()?;
         let (what, said) = (self.what(), trough.words());
-        let words: [(&str, &dyn Display); 3] = [("what", &what), ("said", &said), ("after", &trough.after.size)];
-        let evidence = [(trough.last, "slow"), (trough.after, "takes no longer")];
+        let words: [(&str, &dyn Display); 4] =
+            [("what", &what), ("said", &said), ("after", &trough.after.size), ("contrast", &trough.contrast)];
+        let evidence = [(trough.last, "slow"), (trough.after, "what a larger size reaches")];
         let evidence = evidence.map(|(row, note)| Evidence::noted(row.source.clone(), note)).into();
         Some(found("curve.trough", &words, evidence))
     }

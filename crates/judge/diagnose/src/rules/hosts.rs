@@ -211,9 +211,11 @@ pub(crate) fn judge(case: &Case) -> Vec<Judged> {
 
 /// The input names a run but not its outcome: sound machines do not make it healthy.
 fn run_unseen(case: &Case) -> Option<Judged> {
-    use busbw_model::InputKind::{Busbw, HostFacts, Perftest, RdmaCheck, RdmaMonitor, TopoMatrix, TopoXml};
+    use busbw_model::InputKind::{
+        Busbw, HostFacts, Nvbandwidth, Perftest, RdmaCheck, RdmaMonitor, TopoMatrix, TopoXml,
+    };
     let of_machine = |kind: &InputKind| {
-        matches!(kind, Busbw | HostFacts | Perftest | RdmaCheck | RdmaMonitor | TopoMatrix | TopoXml)
+        matches!(kind, Busbw | HostFacts | Nvbandwidth | Perftest | RdmaCheck | RdmaMonitor | TopoMatrix | TopoXml)
     };
     let is_of_run = |kind: &InputKind| !of_machine(kind);
     let tells = case.run.inputs.iter().flat_map(|input| &input.kinds).any(is_of_run);

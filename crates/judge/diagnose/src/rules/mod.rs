@@ -1,6 +1,7 @@
 //! The rules. Each is a function from a case to findings; a new one is a file here and a line in [`ALL`].
 
 mod channels;
+pub(crate) mod copies;
 mod device_lists;
 pub(crate) mod ends;
 pub(crate) mod environment;
@@ -103,6 +104,7 @@ pub const ALL: &[Entry] = &[
     on_speed("versions", versions::rule),
     Entry { name: "pcie_topology::apart", basis: Basis::Machine, rule: pcie_topology::apart },
     Entry { name: "hosts", basis: Basis::Machine, rule: hosts::rule },
+    Entry { name: "copies", basis: Basis::Machine, rule: copies::rule },
     Entry { name: "hello", basis: Basis::Machine, rule: hello::rule },
     Entry { name: "links", basis: Basis::Machine, rule: links::rule },
     on_speed("saved", saved::rule),

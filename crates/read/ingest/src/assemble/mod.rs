@@ -406,6 +406,7 @@ impl Assembler {
         self.run.graph_xmls.extend(xml.graphs);
         self.run.problems.extend(xml.errors.into_iter().map(|(place, text)| Problem { place, text }));
         self.run.perftests.extend(readers.perftest.finish());
+        self.run.copies.extend(readers.copies.finish());
         self.run.rdma_checks.extend(readers.checks.finish());
         self.run.rdma_samples.extend(readers.monitor.finish());
         self.run.system_dumps.extend(readers.dumps.finish());
@@ -420,9 +421,7 @@ impl Assembler {
     fn end_of_log(&mut self) {
         let met = self.ids.iter().flat_map(|ids| &ids.speakers);
         let heard = met.filter_map(|met| met.heard).map(|(speaker, _)| self.speakers.get(speaker).process);
-        let mut ids: Vec<ProcessId> = heard.collect();
-        ids.sort_unstable();
-        ids.dedup();
+        let ids: BTreeSet<ProcessId> = heard.collect();
         let name = |id: &ProcessId| (self.speakers.host_name(self.speakers.host_of(*id)), self.speakers.pid(*id));
         let processes: Vec<(&str, u64)> = ids.iter().map(name).collect();
         self.log.end(&processes);

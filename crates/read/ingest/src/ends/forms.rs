@@ -29,6 +29,9 @@ pub(super) fn read(line: &str) -> Option<EndLine> {
         let local = rank.split_once("(local_rank: ").map(|(_, local)| leading(local))?;
         return leading(rank).map(|rank| EndLine::Whose(rank, local));
     }
+    if let Some(rank) = rank_of_snippet(line) {
+        return Some(EndLine::Whose(rank, None));
+    }
     let readers = [
         crash,
         runtime,
@@ -48,6 +51,11 @@ pub(super) fn read(line: &str) -> Option<EndLine> {
         launchers::success,
     ];
     readers.iter().find_map(|reader| reader(line)).map(|end| EndLine::Ended(Box::new(end)))
+}
+
+/// The first rank of those whose traceback Ray Train shows next: `[Rank 0,3 Error Snippet]:` (`train/v2/_internal/execution/worker_group/poll.py`).
+fn rank_of_snippet(line: &str) -> Option<u32> {
+    leading(line.strip_prefix("[Rank ")?.strip_suffix(" Error Snippet]:")?)
 }
 
 /// Whether a line is a crash handler's, a runtime's that gives up, or a shell's that reports a signal.

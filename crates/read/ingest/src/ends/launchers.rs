@@ -7,8 +7,8 @@ use busbw_model::{EndTeller, Ended, RankEnd};
 
 /// What started ranks of the end of some. What ends the job itself, and why, is no report of them.
 pub(super) fn read(line: &str) -> Option<RankEnd> {
-    const READERS: [fn(&str) -> Option<RankEnd>; 7] =
-        [slurm, mpirun, hydra, torchrun, torchrun_event, horovod, joined_block];
+    const READERS: [fn(&str) -> Option<RankEnd>; 8] =
+        [slurm, mpirun, hydra, torchrun, torchrun_event, horovod, flux, joined_block];
     let end = READERS.iter().find_map(|reader| reader(line))?;
     let told_by = if matches!(end.how, Ended::Interrupted(_)) { EndTeller::Job } else { EndTeller::Launcher };
     Some(RankEnd { told_by, ..end })
@@ -238,6 +238,44 @@ fn horovod(line: &str) -> Option<RankEnd> {
     let (rank, rest) = part_digits(line.strip_prefix("Process ")?);
     let code = rest.strip_prefix(" exit with status code ")?.strip_suffix('.')?;
     Some(RankEnd { ranks: vec![rank.parse().ok()?], ..RankEnd::of(by_failure(code)?) })
+}
+
+/// Flux of a task that left before the others, behind the time since the job's start: `261.098s: flux-shell[0]: FATAL: doom: rank 102 on host n1 exited and
+/// exit-timeout=30s has expired` (`src/shell/doom.c`), of the kernel's limit of memory: `… ERROR: oom: Memory cgroup out of memory: killed 1 task on n1.`
+/// (`src/shell/oom.c`), and why it ended a job: `3602.1s: job.exception type=timeout severity=0 resource allocation expired`.
+fn flux(line: &str) -> Option<RankEnd> {
+    let (time, rest) = line.split_once("s: ")?;
+    time.parse::<f64>().ok()?;
+    if let Some(exception) = rest.strip_prefix("job.exception type=") {
+        let (kind, said) = exception.split_once(" severity=0 ")?;
+        return match kind {
+            "cancel" => Some(RankEnd::of(Ended::Interrupted("Flux: cancelled".into()))),
+            "timeout" => Some(RankEnd::of(Ended::Interrupted("Flux: time limit".into()))),
+            _ => first_task(said),
+        };
+    }
+    let (shell, said) = rest.strip_prefix("flux-shell[")?.split_once("]: ")?;
+    shell.parse::<u32>().ok()?;
+    if let Some((_, host)) = said.strip_prefix("ERROR: oom: ").and_then(|oom| oom.split_once("out of memory: killed "))
+    {
+        let host = host.split_once(" on ").map(|(_, host)| host.trim_end_matches('.').to_string());
+        return Some(RankEnd { host, ..RankEnd::of(Ended::Killed("Out Of Memory".into())) });
+    }
+    first_task(said.strip_prefix("FATAL: doom: ")?)
+}
+
+/// `rank 102 on host n1 exited and exit-timeout=30s has expired`; later behind the command, and of a shell, whose rank is a host's, too: `train: task rank
+/// 102 on host …`, `train: shell rank 1 on host …`.
+fn first_task(said: &str) -> Option<RankEnd> {
+    let (before, rest) = said.split_once("rank ")?;
+    let (rank, rest) = part_digits(rest);
+    // Older versions leave out the host.
+    let (host, ended) = rest.strip_prefix(" on host ").map_or(Some((None, rest.trim_start())), |named| {
+        named.split_once(' ').map(|(host, ended)| (Some(host.to_string()), ended))
+    })?;
+    let is_first = ["exited and exit-timeout", "failed and exit-on-error"].iter().any(|form| ended.starts_with(form));
+    let ranks = if before.ends_with("shell ") { Vec::new() } else { vec![rank.parse().ok()?] };
+    is_first.then(|| RankEnd { ranks, host, ..RankEnd::of(Ended::Exit(None)) })
 }
 
 /// A terminal's echo of who stops the program in front of it.

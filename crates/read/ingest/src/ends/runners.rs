@@ -13,7 +13,7 @@ type Form = fn(&str) -> Option<Ended>;
 pub(super) fn read(line: &str) -> Option<RankEnd> {
     // Those that go on with the next command, and those that tell of a process by its name.
     const RUNNERS: [Form; 6] = [alone, coded, signalled, make, recipe, unit];
-    const KEEPERS: [Form; 2] = [named, service];
+    const KEEPERS: [Form; 3] = [named, service, platform];
     let line = line.trim_end();
     let first = |forms: &[Form]| forms.iter().find_map(|form| form(line));
     let told = |told_by, how, command: &str| {
@@ -137,6 +137,31 @@ fn named(line: &str) -> Option<Ended> {
     let is_whole = behind.is_empty() || behind.starts_with(" (");
     let name = name.trim_end_matches([' ', '|']);
     by_failure(code).filter(|_| is_whole && !name.contains(' ') && !KNOWN.is_beside(name))
+}
+
+/// Platforms of the one command that they ran: Argo's emissary in a pod, `time="…" level=info msg="sub-process exited" argo=true error="exit status 1"`
+/// (`cmd/argoexec/commands/emissary.go`) and `argo get` of a node, `└─✖ train  main  train-7c  5m  Error (exit code 137)`, Azure ML's `Execution failed. User process 'python' exited with status code 2.`, TorchX's `torchx 2026-02-03 10:24:31
+/// INFO     Job finished: FAILED` (`torchx/cli/cmd_run.py`).
+fn platform(line: &str) -> Option<Ended> {
+    if let Some((_, error)) =
+        line.split_once(" msg=\"sub-process exited\"").and_then(|(_, rest)| rest.split_once(" error=\""))
+    {
+        let error = error.strip_suffix('"')?;
+        return match error.strip_prefix("exit status ") {
+            Some(code) => by_failure(code),
+            None => alone(error),
+        };
+    }
+    if let Some(node) = line.trim_start_matches(['├', '└', '─', '│', ' ']).strip_prefix("✖ ") {
+        let (said, code) = node.rsplit_once(" (exit code ")?;
+        let memory = said.ends_with("OOMKilled").then(|| Ended::Killed("Out Of Memory".into()));
+        return memory.or_else(|| by_failure(code));
+    }
+    if let Some(process) = line.strip_prefix("Execution failed. User process '") {
+        return by_failure(process.split_once("' exited with status code ")?.1);
+    }
+    let (head, state) = line.split_once(" Job finished: ")?;
+    (head.starts_with("torchx ") && state == "FAILED").then_some(Ended::Exit(None))
 }
 
 /// systemd of a unit, which may be any of the machine's: `train.service: Main process exited, code=killed, status=9/KILL`, `train.service: Failed with result

@@ -5,7 +5,7 @@ mod quote;
 use super::Basis;
 use super::found as said;
 use crate::case::Case;
-use crate::ends::{Weight, is_one_of, weight};
+use crate::ends::{Weight, is_one_of, stopped_by, weight};
 use crate::findings::is_consequence;
 use crate::results;
 use crate::words::{KNOWN, listed};
@@ -188,12 +188,12 @@ fn own(case: &Case, cause: &RankEnd, found: &[(Basis, Finding)]) -> Option<Findi
 
 /// Nothing shows the cause: what follows from it is all there is.
 fn unexplained(case: &Case, found: &mut Vec<(Basis, Finding)>) {
-    // Whoever is accused comes first; lost connections and time-outs of the others follow from it.
+    // Whoever is accused comes first; lost connections and time-outs of the others follow from it, but not what a machine says of itself.
     let accused = |finding: &Finding| finding.severity == Severity::Error && finding.suspects.is_some();
     if found.iter().any(|(_, finding)| accused(finding)) {
         found.retain(|(basis, finding)| {
             let of_ends = matches!(finding.code, Code::PeerDied | Code::HangMismatch);
-            *basis == Basis::Speed || finding.suspects.is_some() || !of_ends
+            matches!(basis, Basis::Speed | Basis::Machine) || finding.suspects.is_some() || !of_ends
         });
     }
     if found.iter().any(|(_, finding)| finding.severity == Severity::Error) {
@@ -230,6 +230,6 @@ fn earlier(case: &Case) -> Option<Finding> {
 
 fn interrupted(case: &Case) -> Option<Finding> {
     let end = case.ends.interrupted.filter(|_| !case.ends.failed())?;
-    let Ended::Interrupted(by) = &end.how else { return None };
-    Some(said("end.stopped", &[("by", by)], vec![Evidence::new(end.source.clone())]))
+    let by = stopped_by(end)?;
+    Some(said("end.stopped", &[("by", &by)], vec![Evidence::new(end.source.clone())]))
 }

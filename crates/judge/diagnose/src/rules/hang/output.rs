@@ -50,8 +50,8 @@ impl Job<'_> {
         // Another that stands alone, in another call of that kind, may be the one as well.
         let all = self.ranks.all();
         let shared = |rank: u32| all.iter().any(|other| *other != rank && call(*other) == call(rank));
-        let together = all.iter().all(|rank| found.contains(rank) || call(*rank).is_none() || shared(*rank));
-        if together { found } else { RankSet::new() }
+        let others = || all.iter().copied().filter(|rank| !found.contains(rank) && call(*rank).is_some());
+        if others().next().is_some() && others().all(shared) { found } else { RankSet::new() }
     }
 
     /// The one rank that stands in the earliest statement of a function in which all stand. Whom it waits for has passed that statement,
