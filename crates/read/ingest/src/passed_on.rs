@@ -383,7 +383,7 @@ mod tests {
             let line = |number| {
                 format!("Nov 25 10:00:{number:02} gpu-7 {}[{}]: step {number}\n", tags[number % 2], 42 + number % 2)
             };
-            (10..30).map(line).collect()
+            (10_usize..30).map(line).collect()
         };
         let form = PassedOn::of(lines(["train", "train"]).as_bytes()).expect("a prefix");
         let line = form.split(b"Nov 25 10:00:40 gpu-7 train[42]: Signal: Bus error (7)");
