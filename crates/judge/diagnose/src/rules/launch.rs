@@ -5,7 +5,7 @@ use super::found;
 use super::launch_command::Launch;
 use crate::case::Case;
 use crate::words::listed;
-use busbw_model::{BenchTable, Ended, Evidence, Finding, Place, RankEnd, SourceLine};
+use busbw_model::{BenchTable, Ended, Evidence, Finding, Place, RankEnd, Severity, SourceLine};
 use std::fmt::Display;
 
 /// Several results where a launcher was to start one job. Where devices are listed, the lists show.
@@ -90,8 +90,9 @@ fn still(case: &Case) -> Option<Finding> {
     let tables: Vec<&BenchTable> = case.run.tables.iter().filter(one_rank).filter(|t| still(t)).collect();
     let first =
         tables.first().filter(|_| tables.len() == case.run.tables.iter().filter(|t| !t.rows.is_empty()).count())?;
-    let confidence = if tables.len() > 1 { 0.85 } else { 0.7 };
+    // One such table may be what was asked for, whether its end is there or not.
+    let (severity, confidence) = if tables.len() > 1 { (Severity::Warning, 0.85) } else { (Severity::Info, 0.7) };
     let source =
         first.rows.first().map_or_else(|| SourceLine { place: first.place, text: "".into() }, |row| row.source.clone());
-    Some(Finding { confidence, ..found("launch.alone", &[], vec![Evidence::noted(source, "one rank")]) })
+    Some(Finding { severity, confidence, ..found("launch.alone", &[], vec![Evidence::noted(source, "one rank")]) })
 }
