@@ -216,28 +216,3 @@ fn every_code_has_a_page() {
     assert_eq!(output.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&output.stderr).contains("gdr.disabled"));
 }
-
-/// A failure that is like a known fault names it as a note: nothing that only the fault prints shows that it hit.
-#[test]
-fn a_failure_names_the_known_fault_that_it_is_like() {
-    let file = std::env::temp_dir().join(format!("busbw-like-{}.log", std::process::id()));
-    let notes = |log: &str| {
-        std::fs::write(&file, log).unwrap();
-        let found = json(&[file.to_str().unwrap()]);
-        let findings = found["findings"].as_array().unwrap().clone();
-        findings
-            .into_iter()
-            .filter(|found| found["title"].as_str().unwrap().contains("known fault"))
-            .collect::<Vec<_>>()
-    };
-    let versions = "Open MPI 5.0.5, PRRTE 3.0.7, in a job of Slurm with 8 hosts\n$ mpirun --hostfile two-of-the-hosts.txt hostname\n";
-    let [note] = &notes(&format!("{versions}free(): invalid next size (fast)\nAborted (core dumped)\n"))[..] else {
-        panic!("one note");
-    };
-    assert_eq!(note["severity"], "info");
-    assert!(note["title"].as_str().unwrap().contains("open-mpi-hostfile-in-allocation-crash"), "{note}");
-    assert!(
-        notes(&format!("{versions}RuntimeError: mat1 and mat2 shapes cannot be multiplied (2x3 and 4x5)\n")).is_empty()
-    );
-    std::fs::remove_file(&file).unwrap();
-}

@@ -4,10 +4,10 @@ use crate::flags::{Output, RulesFile, Screen, TableFormat};
 use crate::{output, rules};
 use busbw_diagnose::known_faults::situation::Situation;
 use busbw_diagnose::known_faults::table::{Condition, FEATURES};
-use busbw_diagnose::known_faults::{advise, advise_run, hits, likest, told};
-use busbw_diagnose::{Book, Case, UserFacts, known_fault_note};
+use busbw_diagnose::known_faults::{advise, advise_run, likest, told};
+use busbw_diagnose::{Book, Case, UserFacts};
 use busbw_ingest::{ReadOptions, Source, read, stated_versions};
-use busbw_model::{Advised, Component, Consequence, Diagnosis, Finding, KnownFault, Run, Verdict, Version};
+use busbw_model::{Advised, Component, Consequence, KnownFault, Run, Version};
 use busbw_probe::Root;
 use busbw_report::{json, text};
 use clap::builder::PossibleValuesParser;
@@ -197,17 +197,6 @@ pub fn of_texts(run: &Run, files: &[&Path], book: &Book) -> Option<KnownFault> {
     let mut known = Situation::of_case(&Case::by(run, book));
     tell_texts(&mut known, files, run, book);
     likest(&known, book.faults())
-}
-
-/// The known fault that a failure is like, as a note. A fault whose own text stands in the input is a finding already.
-pub fn note(run: &Run, diagnosis: &Diagnosis, files: &[&Path], book: &Book) -> Option<Finding> {
-    let says_nothing = diagnosis.findings.is_empty() && run.communicators.is_empty() && run.tables.is_empty();
-    if diagnosis.verdict != Verdict::Failed && !says_nothing {
-        return None;
-    }
-    let case = Case::by(run, book);
-    let hit = !hits(&case, &Situation::of_case(&case)).is_empty();
-    of_texts(run, files, book).filter(|_| !hit).map(|fault| known_fault_note(&fault))
 }
 
 /// The short files as texts: a person looks up what he has seen, in whatever form he has it.

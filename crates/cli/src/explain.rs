@@ -44,12 +44,10 @@ pub fn run(flags: &Explain) -> Result<ExitCode, String> {
         book: Some(&book),
         ..UserFacts::default()
     };
-    let mut diagnosis = busbw_diagnose::diagnose_with(&run, &given.with_gpus(flags.gpus.clone()));
+    let diagnosis = busbw_diagnose::diagnose_with(&run, &given.with_gpus(flags.gpus.clone()));
     if run.is_empty() && diagnosis.findings.is_empty() {
         return Err(unknown(&run, &files, &book));
     }
-    let paths: Vec<&Path> = files.iter().map(PathBuf::as_path).collect();
-    diagnosis.findings.extend(advise::note(&run, &diagnosis, &paths, &book));
     let style = flags.screen.style(flags.output.file());
     answer(&flags.output, &style, &run, &diagnosis, cluster, flags.advice)?;
     if let Some(file) = flags.output.file().filter(|_| io::stderr().is_terminal() && !flags.quiet.quiet) {

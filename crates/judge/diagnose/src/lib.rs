@@ -43,7 +43,6 @@ pub use case::{Case, Network, Test, network_of};
 pub use curve::{BANDWIDTH_FROM, Curve, Fall};
 pub use data::{Cause, Printed, Template, Until, Variable};
 pub use pages::page;
-pub use rules::known_faults::note as known_fault_note;
 pub use rules::transport::network_in_use;
 pub use variables::{nearest_variable, variable};
 

@@ -11,7 +11,7 @@ pub(crate) mod hang;
 pub(crate) mod hello;
 pub(crate) mod hosts;
 mod interface;
-pub(crate) mod known_faults;
+mod known_faults;
 mod launch;
 mod launch_command;
 pub(crate) mod links;
