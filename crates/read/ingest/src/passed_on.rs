@@ -139,7 +139,8 @@ impl PassedOn {
         let [month, day, time, _, _] = words[..] else { return None };
         let is_number = |part: &[u8]| !part.is_empty() && part.iter().all(u8::is_ascii_digit);
         let is_dated = MONTHS.contains(&month) && is_number(day) && time.split(|b| *b == b':').all(is_number);
-        let learnt = Self::learn(front, block, false).filter(|_| is_dated)?;
+        // Learning reads the whole block.
+        let learnt = is_dated.then(|| Self::learn(front, block, false))??;
         learnt.words.last().is_some_and(|tag| tag.always.is_some()).then_some(learnt)
     }
 

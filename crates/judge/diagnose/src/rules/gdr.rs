@@ -41,9 +41,8 @@ fn without_gdr(case: &Case, comm: &Communicator) -> Option<Finding> {
     };
     // Without GPUDirect a run need not be slower: warn only if the machine is built for it and all connections are told.
     let none = comm.gdr() == Some(GdrUse::None);
-    let weighs = built_for_it(case, comm);
-    let severity =
-        if none && weighs && comm.came_up() && case.tests.is_empty() { Severity::Warning } else { Severity::Info };
+    let weighs = built_for_it(case, comm) && comm.came_up();
+    let severity = if none && weighs && case.tests.is_empty() { Severity::Warning } else { Severity::Info };
     let mut evidence: Vec<Evidence> =
         case.run.line(transport.first).map(|line| Evidence::noted(line, "no /GDRDMA")).into_iter().collect();
     evidence.extend(case.run.nccl.gpu_direct.iter().take(2).map(|line| Evidence::new(line.clone())));

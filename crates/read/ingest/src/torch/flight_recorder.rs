@@ -4,7 +4,7 @@
 //! Keys are those of `torch/csrc/distributed/c10d/FlightRecorder.hpp`, dump versions 2.0 to 2.10.
 
 use super::pickle::{self, PickleError};
-use super::tree::{Id, Tree};
+use super::tree::{Id, Node, Tree};
 use busbw_model::{
     FlightCall, FlightCalls, FlightDump, FlightEntry, FlightKind, GroupName, Place, SourceLine, Standing, TorchWork,
     WorkState,
@@ -48,7 +48,8 @@ pub(crate) fn read_json(text: &str, source: SourceLine) -> Option<Recording> {
     memmem::find(text.as_bytes(), b"\"pg_config\"")?;
     let tree = Tree::from_json(text).ok()?;
     let has = |key: &str| tree.get(tree.root, key).is_some();
-    (has("pg_config") && (has("entries") || has("pg_status"))).then(|| recording(&tree, source))
+    let lists_entries = tree.get(tree.root, "entries").is_some_and(|id| matches!(tree.node(id), Node::List(_)));
+    (has("pg_config") && (lists_entries || has("pg_status"))).then(|| recording(&tree, source))
 }
 
 /// The dump in a pickle; `None` when the pickle holds something else.
