@@ -1,10 +1,11 @@
 //! Communicators: their ranks, rings, trees and the edges between ranks.
 
 use crate::cluster::Node;
+use crate::host::each_once;
 use crate::place::Place;
 use schemars::JsonSchema;
 use serde::Serialize;
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 /// One communicator, put together from what its ranks logged.
@@ -374,9 +375,8 @@ impl Communicator {
 
     /// The hosts of its ranks, each once, in the order of ranks; `nodes` are the run's.
     pub fn hosts<'a>(&self, nodes: &'a [Node]) -> Vec<&'a str> {
-        let mut seen = HashSet::new();
         let nodes = self.ranks.values().filter_map(|rank| nodes.get(rank.node? as usize));
-        nodes.map(|node| node.host.as_str()).filter(|host| seen.insert(*host)).collect()
+        each_once(nodes.map(|node| node.host.as_str()))
     }
 
     /// The ordered rank pairs of rings that leave a node, by sender and receiver. Pairs whose nodes are not known are left out.

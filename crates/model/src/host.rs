@@ -2,6 +2,18 @@
 
 use crate::place::SourceLine;
 use serde::{Deserialize, Serialize};
+use std::collections::HashSet;
+
+/// Names of hosts, each once, in the order in which they come. Ranks of a host mostly stand beside each other.
+pub(crate) fn each_once<'a>(names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+    let (mut seen, mut each) = (HashSet::new(), Vec::new());
+    for name in names {
+        if each.last() != Some(&name) && seen.insert(name) {
+            each.push(name);
+        }
+    }
+    each
+}
 
 /// A line that shows a fact.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -2,12 +2,12 @@
 
 use crate::answer::known;
 use crate::collective::{Collective, Datatype, RedOp};
+use crate::host::each_once;
 use crate::place::{Place, SourceLine};
 use crate::skew::Skew;
 use crate::units::{Bytes, GBps, Micros};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer};
-use std::collections::HashSet;
 
 /// One table of nccl-tests (or of a program that prints the same), from text or from its `-J` JSON.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -440,8 +440,7 @@ impl BenchTable {
 
     /// Host names of the device list, each once, in the order printed.
     pub fn hosts(&self) -> Vec<&str> {
-        let mut seen = HashSet::new();
-        self.devices.iter().map(|device| device.host.as_str()).filter(|host| seen.insert(*host)).collect()
+        each_once(self.devices.iter().map(|device| device.host.as_str()))
     }
 
     /// Wrong elements over all rows and halves.

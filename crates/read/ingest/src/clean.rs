@@ -55,7 +55,7 @@ pub(crate) fn indent(text: &[u8]) -> &[u8] {
 /// Whether a text has characters that a page of HTML names, or blanks that only pages have.
 pub(crate) fn has_entities(text: &[u8]) -> bool {
     memchr_iter(b'&', text).any(|at| ENTITIES.iter().any(|(name, _)| text[at..].starts_with(name.as_bytes())))
-        || [finder!(NO_BREAK), finder!(NO_WIDTH)].iter().any(|blank| blank.find(text).is_some())
+        || !text.is_ascii() && [finder!(NO_BREAK), finder!(NO_WIDTH)].iter().any(|blank| blank.find(text).is_some())
 }
 
 /// A blank at which no line breaks, and one without width.

@@ -17,10 +17,10 @@ pub(crate) mod uneven;
 
 use crate::UserFacts;
 use crate::case::{Case, Test};
-use crate::rules::sound;
+use crate::rules::{environment, sound};
 use busbw_model::{
-    Code, Collective, Evidence, Expected, ExpectedRow, ExpectedTable, Finding, GBps, Gain, Judged, Judgement, Reached,
-    Severity, Subject,
+    Code, Collective, EnvSetting, Evidence, Expected, ExpectedRow, ExpectedTable, Finding, GBps, Gain, Judged,
+    Judgement, Reached, Severity, Subject,
 };
 use busbw_predict::cluster::NetTransport;
 use busbw_predict::{Cluster, PredictionRow, predict, predict_over};
@@ -59,12 +59,21 @@ const NEAR: f64 = 0.85;
 /// Holds every table against each cluster that it may have been measured on.
 pub(crate) fn prospects<'a>(case: &'a Case<'a>, given: &UserFacts) -> Vec<Prospect<'a>> {
     let mut known = Congestions::default();
-    let mut prospects: Vec<_> = case.tests.iter().filter_map(|test| prospect(case, test, given, &mut known)).collect();
+    // Once for all tables: it looks at every host of every table.
+    let hindering: Vec<&EnvSetting> = environment::hindering(case).collect();
+    let of = |test| prospect(case, test, given, &setting::own(case, test, &hindering), &mut known);
+    let mut prospects: Vec<_> = case.tests.iter().filter_map(of).collect();
     trial::compare(&mut prospects);
     prospects
 }
 
-fn prospect<'a>(case: &Case, test: &'a Test<'a>, given: &UserFacts, known: &mut Congestions) -> Option<Prospect<'a>> {
+fn prospect<'a>(
+    case: &Case,
+    test: &'a Test<'a>,
+    given: &UserFacts,
+    hindering: &[&EnvSetting],
+    known: &mut Congestions,
+) -> Option<Prospect<'a>> {
     let judged = !uneven::is_uneven(test, given)
         && !test.on_cores()
         && test.table.nranks != Some(1)
@@ -81,10 +90,10 @@ fn prospect<'a>(case: &Case, test: &'a Test<'a>, given: &UserFacts, known: &mut 
     // What a variable costs is no yardstick.
     let over_tcp = |one: &Hypothesis| one.cluster.nics.as_ref().is_some_and(|nics| nics.transport == NetTransport::Tcp);
     let on_sockets = (given.nics.is_some() || case.has_rdma()) && hypotheses.iter().all(over_tcp);
-    let free = setting::unhindered(case, test, given, on_sockets).into_iter();
+    let free = setting::unhindered(case, test, given, hindering, on_sockets).into_iter();
     let free: Vec<_> = free.filter_map(|cluster| Hypothesis::of(test, collective, cluster, known)).collect();
     let is_held = !free.is_empty() && free.iter().all(|one| one.fit == Fit::Below);
-    let sets = trial::sets(case, test);
+    let sets: Vec<Set> = hindering.iter().map(|setting| Set::of(setting)).collect();
     let trial = Trial::refuted(&sets, &hypotheses, &free);
     let is_below = is_held && hypotheses.iter().all(|one| one.fit == Fit::Below);
     let allowed =

@@ -21,11 +21,16 @@ pub(super) fn of(case: &Case, test: &Test, given: &UserFacts) -> Vec<Cluster> {
 
 /// The same machines with nothing that holds them back: without the variables that do, and without sockets where their NICs are known.
 /// None where nothing does.
-pub(super) fn unhindered(case: &Case, test: &Test, given: &UserFacts, on_sockets: bool) -> Vec<Cluster> {
+pub(super) fn unhindered(
+    case: &Case,
+    test: &Test,
+    given: &UserFacts,
+    hindering: &[&EnvSetting],
+    on_sockets: bool,
+) -> Vec<Cluster> {
     let Some(ranks) = test.table.nranks.map(|ranks| ranks as usize).filter(|_| given.cluster.is_none()) else {
         return Vec::new();
     };
-    let hindering: Vec<&EnvSetting> = hindering(case, test).collect();
     if hindering.is_empty() && !on_sockets {
         return Vec::new();
     }
@@ -45,11 +50,11 @@ pub(super) fn unhindered(case: &Case, test: &Test, given: &UserFacts, on_sockets
     clusters
 }
 
-/// The variables of the table's own run that hold a machine back; those of other inputs as well where there is no other table.
-pub(super) fn hindering<'a>(case: &Case<'a>, test: &Test) -> impl Iterator<Item = &'a EnvSetting> {
+/// Those of the variables that hold a machine back which are of the table's own run; of other inputs as well where there is no other table.
+pub(super) fn own<'a>(case: &Case<'a>, test: &Test, hindering: &[&'a EnvSetting]) -> Vec<&'a EnvSetting> {
     let (log, place, is_only) = (&case.run.nccl, test.table.place, case.run.tables.len() == 1);
-    let beside = move |setting: &EnvSetting| is_only && setting.source.place.input != place.input;
-    environment::hindering(case).filter(move |setting| log.holds(setting, place) || beside(setting))
+    let beside = |setting: &EnvSetting| is_only && setting.source.place.input != place.input;
+    hindering.iter().copied().filter(|setting| log.holds(setting, place) || beside(setting)).collect()
 }
 
 fn set<'a>(clusters: &mut [Cluster], settings: impl Iterator<Item = &'a EnvSetting>) {

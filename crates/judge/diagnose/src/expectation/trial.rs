@@ -1,8 +1,7 @@
 //! What tables show of the variables beside them: that a run did not have one, or what one costs.
 
 use super::judge::{Fit, Hypothesis};
-use super::{NEAR, Prospect, setting};
-use crate::case::{Case, Test};
+use super::{NEAR, Prospect};
 use busbw_model::{EnvSetting, Finding, GBps, Judged, Judgement, Severity, Subject};
 
 /// What a table shows of variables that hold a machine back.
@@ -21,7 +20,7 @@ pub(super) struct Set {
 }
 
 impl Set {
-    fn of(setting: &EnvSetting) -> Set {
+    pub fn of(setting: &EnvSetting) -> Set {
         Set { name: setting.name.clone(), value: setting.value.clone() }
     }
 
@@ -33,11 +32,6 @@ impl Set {
     pub fn is_told_by(&self, finding: &Finding) -> bool {
         finding.title.starts_with(&format!("{} ", self.words()))
     }
-}
-
-/// The variables of a table's run that hold a machine back.
-pub(super) fn sets(case: &Case, test: &Test) -> Vec<Set> {
-    setting::hindering(case, test).map(Set::of).collect()
 }
 
 impl Trial {

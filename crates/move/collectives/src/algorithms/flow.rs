@@ -26,13 +26,16 @@ pub(super) struct Reducer {
     pub ranks: usize,
     /// Bytes of an element.
     pub element: usize,
+    /// How a rank copies what is its own.
+    pub own: Store,
 }
 
 impl Reducer {
     /// The reduction of `op` over `ranks` ranks.
     pub(super) fn new(op: &Operation, ranks: usize) -> Self {
         let ranks = if op.redop == RedOp::Avg { ranks } else { 0 };
-        Reducer { datatype: op.datatype, redop: op.redop, ranks, element: op.element() }
+        let own = Store::of(op.send.len() + op.receive.len());
+        Reducer { datatype: op.datatype, redop: op.redop, ranks, element: op.element(), own }
     }
 
     /// Reduces `ins` into `out`; divides an average when `complete`.
@@ -327,7 +330,7 @@ impl<P: Plan> Lane<P> {
                 }
             }
             if let Some(LocalCopy { from, to, bytes }) = self.window[index].step.copy {
-                copy(&[to], from.take(bytes), Store::Streaming);
+                copy(&[to], from.take(bytes), reducer.own);
             }
             let posted = self.window[index].step.departure.is_some();
             self.window[index].departure = if posted { Stage::Posted } else { Stage::Done };

@@ -290,7 +290,8 @@ pub(super) fn reduce_scatter<M: Mesh + ?Sized>(mesh: &mut M, op: &Operation) -> 
 pub(super) fn alone(op: &Operation) {
     let count = if op.collective == Collective::AllToAllV { op.counts[0] } else { op.count };
     if !op.is_in_place() && count > 0 {
-        copy(&[op.receive], op.send.take(count * op.element()), Store::Streaming);
+        let bytes = count * op.element();
+        copy(&[op.receive], op.send.take(bytes), Store::of(2 * bytes));
     }
 }
 

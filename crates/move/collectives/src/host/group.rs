@@ -3,7 +3,7 @@
 use super::direct::{Direct, Workspace};
 use super::mailbox::{Announcement, Mailboxes, ROOM};
 use super::signature::{Signature, disagreement};
-use crate::reduction::{Store, combine, copy};
+use crate::reduction::{Store, cache_bytes, combine, copy};
 use crate::shape::Shape;
 use crate::{Data, Operation, Room};
 use busbw_transport::shm::{Buffer, Group, Named};
@@ -45,14 +45,13 @@ impl HostGroup {
     pub fn new(mut group: Group) -> Result<Self> {
         let mailboxes = Mailboxes::open(&mut group)?;
         let one_step = if group.cores() == Cores::Own { ONE_STEP } else { ONE_STEP_SHARED };
-        let cache_bytes = last_level_cache().unwrap_or(32 << 20);
         Ok(HostGroup {
             group,
             mailboxes,
             workspace: Workspace::default(),
             aside: None,
             inputs: Vec::new(),
-            cache_bytes,
+            cache_bytes: cache_bytes(),
             one_step,
         })
     }
@@ -215,18 +214,4 @@ impl HostGroup {
 fn overlap(operation: &Operation<'_>, send_bytes: usize, receive_bytes: usize) -> bool {
     let (send, receive) = (operation.send.as_ptr() as usize, operation.receive.as_ptr() as usize);
     send < receive + receive_bytes && receive < send + send_bytes
-}
-
-/// Bytes of the last cache that the first core has.
-fn last_level_cache() -> Option<usize> {
-    let size = |level| std::fs::read_to_string(format!("/sys/devices/system/cpu/cpu0/cache/index{level}/size")).ok();
-    let text = size(3).or_else(|| size(2))?;
-    let text = text.trim();
-    let (digits, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()));
-    let unit = match unit {
-        "K" => 1 << 10,
-        "M" => 1 << 20,
-        _ => 1,
-    };
-    Some(digits.parse::<usize>().ok()? * unit)
 }

@@ -28,6 +28,7 @@ use float8::{F8E4M3, F8E5M2};
 use kernel::Reduction;
 use level::Level;
 use operator::{Max, Min, Prod, Sum};
+use std::sync::OnceLock;
 
 /// How results are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,6 +38,32 @@ pub enum Store {
     /// Past the caches, for totals beyond them: memory is not read before it is overwritten. Other cores see all of it
     /// before anything that is written after the call. Where the CPU has no such stores, the same as `Cached`.
     Streaming,
+}
+
+impl Store {
+    /// For what is read and written once by an operation whose buffers are of so many bytes in all.
+    pub fn of(footprint: usize) -> Self {
+        if footprint > cache_bytes() { Store::Streaming } else { Store::Cached }
+    }
+}
+
+/// Bytes of the last cache that the first core has; a common size where the system does not say.
+pub fn cache_bytes() -> usize {
+    static BYTES: OnceLock<usize> = OnceLock::new();
+    *BYTES.get_or_init(|| last_level_cache().unwrap_or(32 << 20))
+}
+
+fn last_level_cache() -> Option<usize> {
+    let size = |level| std::fs::read_to_string(format!("/sys/devices/system/cpu/cpu0/cache/index{level}/size")).ok();
+    let text = size(3).or_else(|| size(2))?;
+    let text = text.trim();
+    let (digits, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()));
+    let unit = match unit {
+        "K" => 1 << 10,
+        "M" => 1 << 20,
+        _ => 1,
+    };
+    Some(digits.parse::<usize>().ok()? * unit)
 }
 
 /// Writes `op over s of ins[s][i]` to `outs[d][i]`, for every `d` and every `i` below `count`.

@@ -17,7 +17,7 @@ use crate::source::Block;
 use crate::wording::{wording, wording_without_hex};
 use crate::{ends, inspector};
 use busbw_model::{ChannelSet, Edge, Place, Speaker, Transport};
-use memchr::memchr;
+use memchr::{memchr, memchr2};
 use rustc_hash::{FxBuildHasher, FxHashMap};
 use std::borrow::Cow;
 use std::hash::BuildHasher;
@@ -97,7 +97,7 @@ impl Scanner {
         (self.line, self.events_then) = (0, usize::MAX);
         let (block, indent, passed_on) = (whole.lines(), whole.indent(), whole.passed_on());
         self.program.begin_block(block, open);
-        let odd = memchr(0x1b, block).is_some() || memchr(b'\r', block).is_some() || has_entities(block);
+        let odd = memchr2(0x1b, b'\r', block).is_some() || has_entities(block);
         let envelope = whole.envelope();
         let is_bare = !odd && indent.is_empty() && passed_on.is_none() && envelope.is_none();
         let mut start = 0;
