@@ -11,7 +11,7 @@ use super::chunks::SLOTS;
 use super::plan::{Arrival, Landing, LocalCopy, Move, Need, Output, Plan, Source};
 use crate::Operation;
 use crate::mesh::{Mesh, Request};
-use crate::reduction::{Store, combine, copy};
+use crate::reduction::{Store, cache_bytes, combine, copy};
 use crate::{Data, Room};
 use busbw_model::{Datatype, RedOp};
 use busbw_transport::Result;
@@ -34,7 +34,7 @@ impl Reducer {
     /// The reduction of `op` over `ranks` ranks.
     pub(super) fn new(op: &Operation, ranks: usize) -> Self {
         let ranks = if op.redop == RedOp::Avg { ranks } else { 0 };
-        let own = Store::of(op.send.len() + op.receive.len());
+        let own = Store::of(op.send.len() + op.receive.len(), cache_bytes());
         Reducer { datatype: op.datatype, redop: op.redop, ranks, element: op.element(), own }
     }
 

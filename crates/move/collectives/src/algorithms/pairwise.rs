@@ -6,7 +6,7 @@ use super::flow::{Flow, Reducer};
 use super::plan::{Arrival, Departure, Landing, LocalCopy, Move, Need, Output, Plan, Source};
 use super::two_level::Reserved;
 use crate::mesh::Mesh;
-use crate::reduction::{Store, copy};
+use crate::reduction::{Store, cache_bytes, copy};
 use crate::{Data, Operation, Room};
 use busbw_model::Collective;
 use busbw_transport::Result;
@@ -291,7 +291,7 @@ pub(super) fn alone(op: &Operation) {
     let count = if op.collective == Collective::AllToAllV { op.counts[0] } else { op.count };
     if !op.is_in_place() && count > 0 {
         let bytes = count * op.element();
-        copy(&[op.receive], op.send.take(bytes), Store::of(2 * bytes));
+        copy(&[op.receive], op.send.take(bytes), Store::of(2 * bytes, cache_bytes()));
     }
 }
 

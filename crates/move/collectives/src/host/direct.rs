@@ -53,14 +53,14 @@ pub(super) struct Direct<'a> {
 }
 
 impl<'a> Direct<'a> {
-    /// Finds all ranks' buffers. `streaming` says that they exceed the caches.
+    /// Finds all ranks' buffers. `store`: how totals of their size are written.
     pub(super) fn new(
         group: &'a Group,
         operation: &'a Operation<'a>,
         shape: Shape<'a>,
         announced: &[Announcement],
         workspace: &'a mut Workspace,
-        streaming: bool,
+        store: Store,
     ) -> Result<Self> {
         let rank = group.rank();
         workspace.send.clear();
@@ -80,7 +80,7 @@ impl<'a> Direct<'a> {
         // What a reduction in place writes it has just read: it is in the caches already.
         let in_place =
             shape.reduces() && (0..shape.size).all(|rank| writes_where_it_reads(&shape, rank, &announced[rank]));
-        let store = if streaming && !in_place { Store::Streaming } else { Store::Cached };
+        let store = if in_place { Store::Cached } else { store };
         let fetch = shape.only_giver().is_some_and(|giver| announced[giver].send.window == Named::PLAIN);
         Ok(Direct { group, operation, shape, rank, workspace, store, fetch })
     }

@@ -178,8 +178,8 @@ impl HostGroup {
         let by_system_call = self.group.cross_memory() && longest.saturating_mul(pieces) > PLAIN_IN_MAILBOX;
         if in_windows || by_system_call {
             let footprint: usize = (0..size).map(|rank| shape.send_bytes(rank) + shape.receive_bytes(rank)).sum();
-            let streaming = footprint > self.cache_bytes;
-            let mut direct = Direct::new(&self.group, &call.operation, shape, &all, &mut self.workspace, streaming)?;
+            let store = Store::of(footprint, self.cache_bytes);
+            let mut direct = Direct::new(&self.group, &call.operation, shape, &all, &mut self.workspace, store)?;
             direct.run()?;
             self.mailboxes.done();
             return self.mailboxes.wait_until_done(&self.group);

@@ -41,9 +41,9 @@ pub enum Store {
 }
 
 impl Store {
-    /// For what is read and written once by an operation whose buffers are of so many bytes in all.
-    pub fn of(footprint: usize) -> Self {
-        if footprint > cache_bytes() { Store::Streaming } else { Store::Cached }
+    /// For what is read and written once by an operation whose buffers are of `footprint` bytes in all, where the caches hold `cache`.
+    pub fn of(footprint: usize, cache: usize) -> Self {
+        if footprint > cache { Store::Streaming } else { Store::Cached }
     }
 }
 
