@@ -76,14 +76,13 @@ impl<'a> Ends<'a> {
             ends.standing.retain(|end| weight(&end.how, false) < Weight::Killed);
         }
         ends.standing.sort_by_key(|end| end.source.place);
-        ends.take_stopped(run);
+        ends.take_stopped();
         ends
     }
 
     /// Takes what torchrun raises of a signal to itself for the end of a run that somebody stopped, where nothing else is known of its ranks.
-    fn take_stopped(&mut self, run: &Run) {
-        let is_all = self.timeouts.is_empty() && run.flight_dumps.is_empty() && run.stacks.is_empty();
-        if is_all && self.standing.iter().all(|end| stopped_by(end).is_some()) {
+    fn take_stopped(&mut self) {
+        if self.timeouts.is_empty() && self.standing.iter().all(|end| stopped_by(end).is_some()) {
             self.interrupted = self.interrupted.or(self.standing.first().copied());
             self.standing.clear();
         }

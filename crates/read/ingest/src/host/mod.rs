@@ -13,7 +13,7 @@ mod ports;
 mod query;
 mod wire;
 
-use crate::TextLine;
+use crate::{TextLine, label};
 use busbw_model::{HostList, NodeFacts, SourceLine};
 use page::{Key, Machines, Page};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -157,7 +157,7 @@ fn listed_hosts(stream: &str) -> Option<Vec<String>> {
 /// Launchers label lines by rank or by host; only a name is one.
 fn host_of_label(stream: &str) -> Option<String> {
     let is_name = stream.starts_with(|c: char| c.is_ascii_alphabetic())
-        && !stream.starts_with("rank")
+        && label::of_stream(stream).is_none()
         && stream.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_'));
     is_name.then(|| stream.to_string())
 }

@@ -127,6 +127,17 @@ fn machines_are_told_apart() {
     assert_eq!(run.machines.iter().map(|machine| machine.lines.len()).collect::<Vec<_>>(), [2]);
 }
 
+/// Hosts are in labels of pdsh, ranks in those of torchrun and PyTorch.
+#[test]
+fn a_rank_in_a_label_is_no_host() {
+    for (stream, host) in [("node3", "node3"), ("default3", ""), ("rank3", "")] {
+        let mut reader = HostReader::default();
+        let text = "NVRM: Xid (PCI:0000:1b:00): 79, pid=4242, GPU has fallen off the bus.";
+        reader.feed(&TextLine { place: Place { input: 0, line: 1 }, stream, text });
+        assert_eq!(reader.finish()[0].host, host);
+    }
+}
+
 #[test]
 fn other_text_tells_nothing() {
     let text = "State: Active\nRate: 5\nloss: 0.2\nGPU memory: 3 GB\nLink 3: 25 GB/s\nActive: yes\nuser@host.com wrote: hi\nLnkSta: broken\nport: 8080\nGPU 0: busy\nshm: 64M";

@@ -9,11 +9,9 @@ use std::collections::BTreeMap;
 impl Job<'_> {
     /// The ranks of the one host that explains it; none where several do.
     pub(super) fn stalled(&self) -> Option<Suspects> {
-        let ends = &self.case.ends;
-        let over = ends.failed() || ends.interrupted.is_some();
         let differ = self.groups().iter().any(|group| !group.mismatches.is_empty());
         let gone = [self.stopped(), self.killed()].iter().any(|ranks| !ranks.is_empty());
-        if !over || differ || gone || ends.cause().is_some() {
+        if !self.is_over() || differ || gone || self.case.ends.cause().is_some() {
             return None;
         }
         let hosts = self.places();

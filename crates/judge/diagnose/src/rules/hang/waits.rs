@@ -110,16 +110,26 @@ impl Job<'_> {
         let unseen = self.ranks.which(waits_unseen);
         let waits_for_none = |rank: &u32| !waits(rank) && !unseen.contains(rank) && self.may_wait_for(*rank).is_empty();
         let free: RankSet = wanted.iter().copied().filter(waits_for_none).collect();
-        if !free.is_empty() || !wanted.iter().all(waits) {
+        let waiting: RankSet = edges.iter().flat_map(|(waiting, _)| waiting).copied().collect();
+        let in_circle = |rank: &u32| !unseen.contains(rank) && self.may_wait_for(*rank).is_subset(&waiting);
+        let freeing: RankSet = self.freeing().into_iter().filter(in_circle).collect();
+        if !free.is_empty() || freeing.is_empty() && !wanted.iter().all(waits) {
             return free;
         }
-        let unusual: RankSet = wanted.iter().copied().filter(|rank| self.is_unusual(*rank)).collect();
+        let unusual = &wanted & &self.went_another_way();
         if !unusual.is_empty() {
             return unusual;
         }
-        let waiting: usize = edges.iter().map(|(waiting, _)| waiting.len()).sum();
-        let by_most: RankSet = wanted.iter().copied().filter(|rank| waiting_for[rank] * 2 > waiting).collect();
+        let wanted = if freeing.is_empty() { wanted } else { freeing };
+        let by_most: RankSet = wanted.iter().copied().filter(|rank| waiting_for[rank] * 2 > waiting.len()).collect();
         if by_most.is_empty() { wanted } else { by_most }
+    }
+
+    /// Ranks of which each would let all go on that wait, if it came to where it is waited for: others only wait in the circle in which one of these stands.
+    pub(super) fn freeing(&self) -> RankSet {
+        let edges = self.edges(|rank| self.waits_for(rank));
+        let wanted: RankSet = edges.iter().flat_map(|(_, wanted)| wanted.iter()).copied().collect();
+        wanted.into_iter().filter(|rank| frees_all(&edges, *rank)).collect()
     }
 
     /// Ranks for whom others may wait that wait for none of those that are known; where these are many, dumps lack and nothing else is known of them.
@@ -161,6 +171,21 @@ fn looked_for<Key: Ord>(known: &Sets<Key>, key: Key, look: impl FnOnce() -> Rank
         known.borrow_mut().insert(key, Rc::clone(&ranks));
         ranks
     })
+}
+
+/// Whether all go on that wait where one rank does: who waits for several needs all of them.
+fn frees_all(edges: &[(RankSet, Rc<RankSet>)], rank: u32) -> bool {
+    let mut going = RankSet::from([rank]);
+    let freed = |going: &RankSet| -> RankSet {
+        edges.iter().filter(|(_, wanted)| wanted.is_subset(going)).flat_map(|(waiting, _)| waiting).copied().collect()
+    };
+    loop {
+        let more: RankSet = &going | &freed(&going);
+        if more.len() == going.len() {
+            return edges.iter().all(|(waiting, _)| waiting.is_subset(&going));
+        }
+        going = more;
+    }
 }
 
 /// Ranks that wait for some of these, or for others that do.
