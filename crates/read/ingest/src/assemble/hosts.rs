@@ -78,14 +78,23 @@ fn hosts(run: &Run) -> BTreeMap<String, Host> {
     let named: Vec<(String, Option<u32>)> =
         hosts.values().filter_map(|host| Some((host.name.clone()?, host.first))).collect();
     for (key, host) in &mut hosts {
-        let last = key.rsplit(['/', '\\']).next();
-        let found = named.iter().find(|(name, _)| host.first.is_none() && Some(name.as_str()) == last);
+        let found = named.iter().find(|(name, _)| host.first.is_none() && name == file_of(key));
         if let Some((name, first)) = found {
             (host.name, host.first) = (Some(name.clone()), *first);
         }
     }
     in_order(&mut hosts);
+    // torchrun names its host where ranks failed, not where a signal ended it: of several hosts, each is then called as its file is.
+    let agrees = hosts.iter().all(|(key, host)| host.name.as_deref().is_none_or(|name| name == file_of(key)));
+    if hosts.len() > 1 && agrees {
+        hosts.iter_mut().for_each(|(key, host)| _ = host.name.get_or_insert_with(|| file_of(key).to_string()));
+    }
     hosts
+}
+
+/// The last part of what the inputs of a host have in common.
+fn file_of(key: &str) -> &str {
+    key.rsplit(['/', '\\']).next().unwrap_or(key)
 }
 
 /// Hosts of which nothing tells the first rank: the only one begins with 0; of several, those in order of name if this agrees with all that
