@@ -138,10 +138,16 @@ impl<'a> Ends<'a> {
     /// The end that explains the others: the program's own exception or crash before what NCCL returned.
     pub fn cause(&self) -> Option<&'a RankEnd> {
         let weight = |end: &&RankEnd| weight_of(end, !self.timeouts.is_empty());
-        // A launcher kills the others after the first that leaves with an exit status.
-        let left = self.standing.iter().any(|end| matches!(end.how, Ended::Exit(_)));
-        let last = if left || !self.timeouts.is_empty() { Weight::Killed } else { Weight::Consequence };
-        let found = self.standing.iter().copied().filter(|end| weight(end) < last);
+        // A launcher kills the others after the first that leaves with an exit status; who leaves behind one that was killed follows it.
+        let left = |killed: &&RankEnd| {
+            let exits = self.standing.iter().filter(|end| matches!(end.how, Ended::Exit(_)));
+            exits.into_iter().any(|exit| !exit.source.place.is_after(killed.source.place))
+        };
+        let explains = |end: &&RankEnd| match weight(end) {
+            Weight::Killed => self.timeouts.is_empty() && !left(end),
+            weight => weight < Weight::Consequence,
+        };
+        let found = self.standing.iter().copied().filter(explains);
         let found = found.filter(|end| !self.is_of_a_consequence(end));
         found.min_by_key(|end| (weight(end), end.source.place))
     }
