@@ -1,13 +1,16 @@
 //! Whether ranks came up, and whether the data that arrived was right: what a run shows without any yardstick.
 
 use crate::case::Case;
+use crate::culprit;
 use crate::data::Until;
 use crate::ends::stopped_by;
 use crate::last_word;
 use crate::lines::Line;
 use crate::rules::ends::who;
+use crate::rules::hang;
 use crate::rules::signatures::book::Role;
 use crate::rules::start::Start;
+use crate::rules::witnesses::ranks;
 use crate::words::listed;
 use crate::{unfit_nodes, unread};
 use busbw_model::{BenchTable, Check, EndTeller, Finding, Judged, Judgement, Severity, Subject, counted};
@@ -19,6 +22,7 @@ pub(crate) fn judge(case: &Case, findings: &[Finding]) -> Vec<Judged> {
         start(case, findings),
         beside(case),
         left_apart(case),
+        in_vain(case, findings),
         next_launch(case),
         cut_short(case),
         first_size(case),
@@ -120,6 +124,35 @@ fn left_apart(case: &Case) -> Option<Judged> {
     let how = format!("ranks {gave_up} gave up their communicator (`Abort COMPLETE`), and {left} left it in order");
     let question = format!("{how}. Did ranks {gave_up} fail? Give their whole output");
     Some(judged(Subject::Course, "the end of the run".into(), how, Judgement::Undecided, Some(question)))
+}
+
+/// Ranks that wait in a collective by their dumps, while nothing shows for whom.
+fn in_vain(case: &Case, findings: &[Finding]) -> Option<Judged> {
+    let is_known = findings.iter().any(|finding| finding.severity > Severity::Info);
+    let moved = hang::ended_well(case) || hang::is_dumps_alone(case) && hang::moved(case);
+    let waiting = culprit::waits(case, &[]).filter(|waiting| waiting.ranks.len() > 1)?;
+    if is_known || moved || case.run.flight_dumps.is_empty() {
+        return None;
+    }
+    let who = ranks("rank", &waiting.ranks);
+    let what = format!("{who} in {} of {}", waiting.collective, waiting.group);
+    let unseen: Vec<u32> = case.ranks.which(|view| view.dump.is_none() && view.stack.is_none()).into_iter().collect();
+    let whose = match unseen.as_slice() {
+        [] => "Do they still? Let all write their dumps again, some seconds later".to_string(),
+        unseen => {
+            let whose = ranks("rank", unseen);
+            let verb = if unseen.len() > 1 { "are" } else { "is" };
+            format!("Where {verb} {whose}? Give their dumps as well, or see on their hosts: `py-spy dump --pid PID`")
+        }
+    };
+    let question = format!(
+        "{}{} wait in {} of {}, and nothing shows for whom. {whose}",
+        who[..1].to_uppercase(),
+        &who[1..],
+        waiting.collective,
+        waiting.group
+    );
+    Some(judged(Subject::Course, what, "they wait".into(), Judgement::Undecided, Some(question)))
 }
 
 /// A launch that failed behind a run that is whole.

@@ -308,9 +308,13 @@ impl Program {
             () => None,
         };
         if let Some(at) = unended.filter(|_| is_whole) {
-            let (before, rest) = plain.split_at(plain.len() - body.len() + at);
+            let (label, _) = plain.split_at(plain.len() - body.len());
+            let (before, rest) = plain.split_at(label.len() + at);
             self.piece(before, number, facts);
-            return self.piece(&[&plain[..plain.len() - body.len()], rest].concat(), number, facts);
+            // A bar's title is no label of what follows.
+            let labelled = [label, rest].concat();
+            let is_label = peel(&self::lossy(&labelled)).stream == peeled.stream;
+            return self.piece(if is_label { &labelled } else { rest }, number, facts);
         }
         let is_passed_on = peeled.stream.is_empty() && !self.passed_on.is_empty();
         let passed_on = is_passed_on.then(|| Arc::clone(&self.passed_on));

@@ -187,11 +187,11 @@ fn is_date(text: &str) -> bool {
     day && words.nth(1).is_some_and(is_number) && words.next().is_some_and(|time| time.split(':').count() == 3)
 }
 
-/// What stands behind Open MPI's and UCX's `[host:pid]` or `[host:pid:0:pid]`.
+/// What stands behind Open MPI's `[host:pid]` or UCX's `[host:pid  :0:pid]`, which gives the number five places.
 fn behind_process(line: &str) -> Option<&str> {
     let (head, rest) = line.strip_prefix('[')?.split_once(']')?;
     let (host, pid) = head.split_once(':')?;
-    let process = !host.is_empty() && !host.contains(' ') && pid.split(':').all(is_number);
+    let process = !host.is_empty() && !host.contains(' ') && pid.split(':').all(|part| is_number(part.trim_end()));
     process.then(|| rest.trim_start())
 }
 
