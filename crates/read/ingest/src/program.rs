@@ -79,20 +79,25 @@ fn end_of_bar(text: &str) -> Option<usize> {
 /// Where another program's line begins behind one that its own did not end: `step 10 loss 7.0srun: error: …`, `.....[rank3]: ValueError: …`. Only a form
 /// that begins behind a digit or dots counts: behind words and blanks, a line quotes it.
 fn torn_at(text: &str) -> Option<usize> {
-    const FARTHEST: usize = 512;
-    const SHORTEST: usize = 4;
-    let bytes = &text.as_bytes()[..text.len().min(FARTHEST)];
-    let is_end = |at: usize| bytes[at].is_ascii_digit() || at > 0 && bytes[at - 1..=at] == *b"..";
-    let begins = |at: &usize| {
-        let word = bytes[*at..].iter().take_while(|b| b.is_ascii_alphabetic()).count();
-        is_end(at - 1) && (word >= SHORTEST || matches!(bytes[*at], b'[' | b'(' | b'='))
-    };
     let is_known = |text: &str| {
         let line = peel(text).text;
         ends::beginning(line).is_some() || speaker::of(line) != Speaker::Program || ends::read(line, false).is_some()
     };
-    let at = (1..bytes.len()).filter(begins).find(|at| is_known(&text[*at..]))?;
+    let at = seams(text.as_bytes()).find(|at| is_known(&text[*at..]))?;
     (!is_known(text)).then_some(at)
+}
+
+/// Where a word or a bracket stands right behind a digit or dots.
+fn seams(line: &[u8]) -> impl Iterator<Item = usize> {
+    const FARTHEST: usize = 512;
+    const SHORTEST: usize = 4;
+    let line = &line[..line.len().min(FARTHEST)];
+    let is_end = |at: usize| line[at].is_ascii_digit() || at > 0 && line[at - 1..=at] == *b"..";
+    let begins = |at: usize| {
+        matches!(line[at], b'[' | b'(' | b'=')
+            || line[at..].iter().take(SHORTEST).take_while(|b| b.is_ascii_alphabetic()).count() == SHORTEST
+    };
+    (1..line.len()).filter(move |at| is_end(at - 1) && begins(*at))
 }
 
 /// What is so of all lines that differ in no more than the digits of their numbers.
@@ -107,6 +112,8 @@ struct Wording {
     may_have_tags: bool,
     /// A logger's level may.
     may_be_logged: bool,
+    /// A line of another program may begin inside of it.
+    may_be_torn: bool,
 }
 
 impl Wording {
@@ -117,6 +124,7 @@ impl Wording {
             is_plain: !prefix::has_marker(line) && !may_be_wrapped(line),
             may_have_tags: launcher::may_have_tags(line),
             may_be_logged: ends::may_be_logged(line),
+            may_be_torn: seams(line).next().is_some(),
         }
     }
 }
@@ -304,7 +312,9 @@ impl Program {
         let is_whole = untagged.is_none() && matches!(lossy, Cow::Borrowed(_));
         let unended = match () {
             () if wanted.progress => end_of_bar(body),
-            () if wanted.end || wanted.speaker => torn_at(body).filter(|_| !self.tracebacks.is_inside(peeled.stream)),
+            () if of_alike.may_be_torn && (wanted.end || wanted.speaker) => {
+                torn_at(body).filter(|_| !self.tracebacks.is_inside(peeled.stream))
+            }
             () => None,
         };
         if let Some(at) = unended.filter(|_| is_whole) {
