@@ -167,6 +167,7 @@ impl Run {
         self.inputs.iter().all(|i| i.kinds.is_empty())
             && self.ends.is_empty()
             && self.nccl.versions.is_empty()
+            && self.versions.is_empty()
             && self.statements.iter().all(|statement| statement.speaker == Speaker::Program)
     }
 }
