@@ -137,6 +137,33 @@ pub struct Finding {
     pub if_slow: bool,
 }
 
+impl Finding {
+    /// One that no line shows, and for which nothing is to be done.
+    pub fn new(
+        code: Code,
+        severity: Severity,
+        confidence: f64,
+        title: impl Into<String>,
+        explanation: impl Into<String>,
+    ) -> Self {
+        let (title, explanation, evidence, remedy) = (title.into(), explanation.into(), Vec::new(), Vec::new());
+        let (expected_gain, suspects, alternatives, if_slow) = (None, None, Vec::new(), false);
+        Finding {
+            code,
+            severity,
+            confidence,
+            title,
+            explanation,
+            evidence,
+            remedy,
+            expected_gain,
+            suspects,
+            alternatives,
+            if_slow,
+        }
+    }
+}
+
 /// Another cause of what a finding shows.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

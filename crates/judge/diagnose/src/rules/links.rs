@@ -44,17 +44,9 @@ pub fn rule(case: &Case) -> Vec<Finding> {
 fn finding(saved: &SavedFinding) -> Finding {
     let worst = if saved.code == Code::NetUnreachable { Severity::Error } else { Severity::Warning };
     Finding {
-        code: saved.code,
-        severity: saved.severity.min(worst),
-        confidence: 0.9,
-        title: saved.text.clone(),
-        explanation: saved.explanation.clone(),
         evidence: vec![Evidence::new(saved.source.clone())],
         remedy: saved.remedy.clone(),
-        expected_gain: None,
-        suspects: None,
-        alternatives: Vec::new(),
-        if_slow: false,
+        ..Finding::new(saved.code, saved.severity.min(worst), 0.9, &saved.text, &saved.explanation)
     }
 }
 
