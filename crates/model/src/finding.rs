@@ -295,6 +295,23 @@ pub struct Judged {
     pub question: Option<String>,
 }
 
+impl Judged {
+    /// Something of which no speed was measured, and that leaves nothing open.
+    pub fn new(subject: Subject, what: impl Into<String>, how: impl Into<String>, outcome: Judgement) -> Self {
+        Judged { subject, what: what.into(), how: how.into(), speed: None, outcome, question: None }
+    }
+
+    /// Something that only the answer to a question would decide.
+    pub fn open(
+        subject: Subject,
+        what: impl Into<String>,
+        how: impl Into<String>,
+        question: impl Into<String>,
+    ) -> Self {
+        Judged { question: Some(question.into()), ..Judged::new(subject, what, how, Judgement::Undecided) }
+    }
+}
+
 /// Measured and expected speed.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 pub struct Reached {

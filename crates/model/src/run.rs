@@ -136,6 +136,14 @@ named! {
     name
 }
 
+impl InputKind {
+    /// Whether a tool printed it that asks or measures machines, without NCCL.
+    pub fn is_of_tool(self) -> bool {
+        use InputKind::{Busbw, HostFacts, Nvbandwidth, Perftest, RdmaCheck, RdmaMonitor};
+        matches!(self, Busbw | HostFacts | Nvbandwidth | Perftest | RdmaCheck | RdmaMonitor)
+    }
+}
+
 impl fmt::Display for InputKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name())

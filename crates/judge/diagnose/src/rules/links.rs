@@ -55,12 +55,8 @@ pub(crate) fn judge(case: &Case) -> Option<Judged> {
     let (_, links) = only(case).filter(|(_, links)| links.ends.len() > 2)?;
     let (least, most) = (rates(links).reduce(f64::min)?, rates(links).reduce(f64::max)?);
     let sound = of_links(case).all(|saved| saved.severity == Severity::Info);
-    Some(Judged {
-        subject: Subject::Host,
-        what: format!("links over {}", links.transport.name()),
-        how: format!("{} carry {} to {} Gbit/s", rates(links).count(), gbit(least), gbit(most)),
-        speed: None,
-        outcome: if sound { Judgement::Passed } else { Judgement::Failed },
-        question: None,
-    })
+    let what = format!("links over {}", links.transport.name());
+    let how = format!("{} carry {} to {} Gbit/s", rates(links).count(), gbit(least), gbit(most));
+    let outcome = if sound { Judgement::Passed } else { Judgement::Failed };
+    Some(Judged::new(Subject::Host, what, how, outcome))
 }
