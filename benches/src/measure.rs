@@ -85,9 +85,6 @@ pub enum MeasureError {
 impl Tool {
     /// Runs the command once. Its output goes to `output.out` and `output.err` in `scratch`, not to /dev/null, which
     /// some programs recognise.
-    ///
-    /// # Errors
-    /// The command cannot be run or fails.
     pub fn run(&self, scratch: &Path) -> Result<Sample, MeasureError> {
         let create = |path: &Path| {
             File::create(path).map_err(|error| MeasureError::Output { path: path.display().to_string(), error })

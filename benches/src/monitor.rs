@@ -69,9 +69,6 @@ struct Row {
 }
 
 /// A tree of /sys and /proc: 16 RoCE ports of ConnectX' kind, their interfaces, and processes.
-///
-/// # Errors
-/// A file cannot be written.
 pub fn tree(folder: &Path) -> Result<(), MonitorError> {
     let write = |path: String, text: &str| {
         let path = folder.join(path);
@@ -113,9 +110,6 @@ pub fn tree(folder: &Path) -> Result<(), MonitorError> {
 }
 
 /// Runs the monitor on a generated tree, `samples` a run at one per second, `runs` times in turn for each view.
-///
-/// # Errors
-/// A run fails.
 pub fn measure(
     busbw: &Path,
     samples: u32,

@@ -58,9 +58,6 @@ impl fmt::Display for Recorded {
 }
 
 /// Writes a result as JSON to `path`, and its tables, if any, as markdown beside it.
-///
-/// # Errors
-/// A file cannot be written.
 pub fn record(path: PathBuf, result: &impl Serialize, tables: Option<String>) -> Result<Recorded, RecordError> {
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder).map_err(FileError::at(folder))?;

@@ -62,9 +62,6 @@ pub enum BenchError {
 }
 
 /// The four commands of the side-by-side benchmark.
-///
-/// # Errors
-/// rg or busbw is missing.
 pub fn side_by_side(busbw: &Path, file: &Path) -> Result<Vec<Entry>, BenchError> {
     let busbw = find_busbw(busbw)?;
     if tool_version(Path::new(YARDSTICK)).is_none() {
@@ -80,18 +77,12 @@ pub fn side_by_side(busbw: &Path, file: &Path) -> Result<Vec<Entry>, BenchError>
 }
 
 /// The one command of the scale benchmark.
-///
-/// # Errors
-/// busbw is missing.
 pub fn scale(busbw: &Path, file: &Path) -> Result<Vec<Entry>, BenchError> {
     let busbw = find_busbw(busbw)?;
     Ok(vec![entry("busbw", busbw.as_os_str(), &["explain"], file, VERDICTS)])
 }
 
 /// Runs every command once to warm caches, then all of them in turn, `runs` times.
-///
-/// # Errors
-/// A run fails.
 pub fn alternate(
     entries: &mut [Entry],
     runs: usize,
@@ -113,9 +104,6 @@ pub fn alternate(
 }
 
 /// What `wc` or `rg` counts in `file`, from the first number of its output.
-///
-/// # Errors
-/// The program cannot be run.
 pub fn count(program: &str, arguments: &[&str], file: &Path) -> Result<Option<u64>, BenchError> {
     let output = Command::new(program)
         .args(arguments)

@@ -175,9 +175,6 @@ struct Latency {
 }
 
 /// Measures all networks.
-///
-/// # Errors
-/// The lab does not come up, or a program has no result.
 pub fn measure(test: &Test, mut progress: impl FnMut(&str)) -> Result<Report, NetError> {
     let root = std::path::absolute(".").map_err(FileError::at(Path::new(".")))?;
     let mut networks = Vec::new();

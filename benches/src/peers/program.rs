@@ -58,9 +58,6 @@ impl Program {
     }
 
     /// Looks for what it needs.
-    ///
-    /// # Errors
-    /// Something is missing.
     pub fn check(self, kit: &Kit) -> Result<(), PeersError> {
         let peers = "run scripts/setup-peers";
         let (file, remedy) = match self {

@@ -106,9 +106,6 @@ impl Case {
     }
 
     /// Brings up the labs where contestants run, in the order of the case's places.
-    ///
-    /// # Errors
-    /// One does not come up.
     pub fn labs(&self, root: &Path) -> Result<Vec<(RunsOn, Lab)>, PeersError> {
         let mut places: Vec<RunsOn> = Vec::new();
         for contestant in &self.contestants {

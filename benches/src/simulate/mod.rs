@@ -68,9 +68,6 @@ impl Case {
     }
 
     /// Simulates the case on one thread; returns the lowest busbw found, which shows that something was simulated.
-    ///
-    /// # Errors
-    /// The simulation fails.
     pub fn simulate(self, gpus: u32) -> Result<GBps, SimulationError> {
         let cluster = three_levels(gpus);
         let rings = Traffic::of_cluster(&cluster)?;
@@ -158,9 +155,6 @@ pub enum SimulateError {
 
 /// Measures every case at every size of at most `largest` GPUs, `runs` times in turn. Each run is a process of its own, so
 /// that its memory can be told: `program` is called with `--only CASE --gpus N`.
-///
-/// # Errors
-/// A run fails.
 pub fn measure(
     program: &Path,
     largest: u32,

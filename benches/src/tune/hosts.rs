@@ -107,9 +107,6 @@ impl Answer {
 }
 
 /// Sweeps the whole grid, then races as often as the test says.
-///
-/// # Errors
-/// The lab does not come up, or a sweep has no result.
 pub fn measure(test: Test, scratch: &Path, mut progress: impl FnMut(&str)) -> Result<Report, TuneError> {
     let root = std::path::absolute(".").map_err(FileError::at(Path::new(".")))?;
     let lab = Lab::up(&root, LAB, 2, &["--flow-rate", FLOW_RATE])?;

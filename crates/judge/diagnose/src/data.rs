@@ -93,9 +93,6 @@ pub fn causes_in<'a>(
 }
 
 /// Whether a cause and what else may be it leave room for each other.
-///
-/// # Errors
-/// What is wrong with `or`.
 pub fn shares(cause: &Cause) -> Result<(), String> {
     let id = &cause.id;
     if cause.or.iter().any(|other| other.cause.trim().is_empty() || other.tell.trim().is_empty()) {

@@ -99,9 +99,6 @@ impl Relay {
     }
 
     /// On rank 0: nothing more.
-    ///
-    /// # Errors
-    /// The job fails.
     pub fn end(mut self) -> Result<()> {
         self.world.all_gather_values(&Order::default())?;
         Ok(self.world.leave()?)

@@ -124,9 +124,6 @@ impl<'a> Json<'a> {
     }
 
     /// Begins, on a file or on standard output.
-    ///
-    /// # Errors
-    /// It cannot be written.
     pub fn begin(
         out: Box<dyn Write + 'a>,
         path: Option<PathBuf>,

@@ -187,9 +187,6 @@ impl Traffic {
 
     /// Whether buffers of `max` bytes, which the memory here allows, hold what the busiest rank sends or receives by a matrix.
     /// Sweeps without one end earlier where memory does.
-    ///
-    /// # Errors
-    /// They do not.
     pub fn check_memory(&self, max: u64, nranks: usize) -> Result<()> {
         let needed = self.matrix_bytes(nranks)?;
         match self.matrix() {

@@ -66,18 +66,12 @@ pub struct Recorder<W> {
 
 impl<W: Write> Recorder<W> {
     /// Begins a recording.
-    ///
-    /// # Errors
-    /// What the writer returns.
     pub fn new(mut out: W) -> io::Result<Self> {
         out.write_all(HEADER)?;
         Ok(Recorder { out, before: None })
     }
 
     /// Adds a sample, and hands it to the system, so that a recorder that is killed loses nothing.
-    ///
-    /// # Errors
-    /// What the writer returns.
     pub fn add(&mut self, sample: &Sample) -> io::Result<()> {
         let change = self.before.as_ref().and_then(|before| change(before, sample));
         let frame = change.map_or_else(|| Frame::Whole(sample.clone()), Frame::Change);
@@ -117,9 +111,6 @@ impl<R: BufRead> Recording<R> {
     }
 
     /// The next sample; none at the end, also where the file was cut off.
-    ///
-    /// # Errors
-    /// The file cannot be read, or a frame is damaged.
     pub fn next_sample(&mut self) -> Result<Option<Sample>, RecordingError> {
         let Some(bytes) = self.frame()? else { return Ok(None) };
         let damaged = RecordingError::Damaged(self.samples);

@@ -59,9 +59,6 @@ impl Source {
     }
 
     /// The next sample.
-    ///
-    /// # Errors
-    /// The recording cannot be read on.
     pub fn take(&mut self) -> Result<Option<Sample>, RecordingError> {
         match self {
             Source::Live { sampler, interval, due } => {

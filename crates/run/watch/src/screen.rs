@@ -98,9 +98,6 @@ impl Screen {
     }
 
     /// Takes a sample, and shows it.
-    ///
-    /// # Errors
-    /// The terminal's.
     pub fn feed(&mut self, facts: &Watched, tracker: &Tracker) -> io::Result<()> {
         self.shown.feed(&mut self.blocks, facts, tracker);
         self.draw()

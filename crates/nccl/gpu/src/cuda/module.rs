@@ -62,9 +62,6 @@ impl Function {
     ///
     /// # Safety
     /// `arguments` point to values of the kernel's parameters, in their order, and what these point to fits the kernel.
-    ///
-    /// # Errors
-    /// The driver's.
     pub unsafe fn launch(
         &self,
         stream: &Stream,

@@ -47,9 +47,6 @@ pub enum Reduction {
 impl Communicator {
     /// Begins this rank's part on the calling thread's GPU, and returns when all ranks have; within a group of several
     /// ranks, when the group ends.
-    ///
-    /// # Errors
-    /// NCCL's.
     pub fn join(nccl: &Arc<Nccl>, id: UniqueId, rank: usize, nranks: usize, config: &mut Config) -> Result<Pending> {
         // In a group, NCCL writes the communicator when the group ends, be it long after this rank has given up waiting: the
         // place for it is never freed.
@@ -80,9 +77,6 @@ impl Communicator {
     }
 
     /// Goes on unless NCCL has noticed an error since: a peer that is gone, a network that fails.
-    ///
-    /// # Errors
-    /// That error.
     pub fn check(&self) -> Result<()> {
         let mut error = NcclResult::SUCCESS;
         let held = self.hold()?;
@@ -102,9 +96,6 @@ impl Communicator {
     }
 
     /// Ends the communicator when its operations are done. Every rank of the process calls it, each in its thread.
-    ///
-    /// # Errors
-    /// NCCL's.
     pub fn destroy(&self) -> Result<()> {
         // SAFETY: destroyed once.
         let result = self.life.take().map(|raw| unsafe { (self.nccl.api.destroy)(raw) });
@@ -116,9 +107,6 @@ impl Communicator {
     /// # Safety
     /// The buffers are of this rank's GPU and as large as the operation needs, and nobody touches them until the stream has
     /// done it. So for the other operations.
-    ///
-    /// # Errors
-    /// NCCL's.
     pub unsafe fn reduce(&self, which: Reduction, buffers: &Buffers, op: RedOp, stream: &Stream) -> Result<()> {
         let Buffers { send, receive, count, datatype } = *buffers;
         let held = self.hold()?;
@@ -145,9 +133,6 @@ impl Communicator {
     ///
     /// # Safety
     /// As of [`Communicator::reduce`].
-    ///
-    /// # Errors
-    /// NCCL's.
     pub unsafe fn broadcast(&self, buffers: &Buffers, root: usize, stream: &Stream) -> Result<()> {
         let Buffers { send, receive, count, datatype } = *buffers;
         let held = self.hold()?;
@@ -163,9 +148,6 @@ impl Communicator {
     ///
     /// # Safety
     /// As of [`Communicator::reduce`].
-    ///
-    /// # Errors
-    /// NCCL's.
     pub unsafe fn all_gather(&self, buffers: &Buffers, stream: &Stream) -> Result<()> {
         let Buffers { send, receive, count, datatype } = *buffers;
         let held = self.hold()?;
@@ -182,9 +164,6 @@ impl Communicator {
     ///
     /// # Safety
     /// As of [`Communicator::reduce`].
-    ///
-    /// # Errors
-    /// NCCL's.
     pub unsafe fn whole(&self, which: Whole, buffers: &Buffers, stream: &Stream) -> Result<bool> {
         let Buffers { send, receive, count, datatype } = *buffers;
         let held = self.hold()?;
@@ -213,9 +192,6 @@ impl Communicator {
     ///
     /// # Safety
     /// As of [`Communicator::reduce`].
-    ///
-    /// # Errors
-    /// NCCL's.
     pub unsafe fn send(
         &self,
         from: *const u8,
@@ -235,9 +211,6 @@ impl Communicator {
     ///
     /// # Safety
     /// As of [`Communicator::reduce`].
-    ///
-    /// # Errors
-    /// NCCL's.
     pub unsafe fn receive(
         &self,
         to: *mut u8,
@@ -254,9 +227,6 @@ impl Communicator {
     }
 
     /// An operation that multiplies this rank's elements with `scalar`, one element's bytes, and sums.
-    ///
-    /// # Errors
-    /// NCCL's.
     pub fn premul_sum(&self, mut scalar: [u8; 8], datatype: DataType) -> Result<RedOp> {
         let (mut op, scalar) = (RedOp::SUM, scalar.as_mut_ptr().cast());
         let create = self.nccl.api.create_premul_sum;
@@ -268,9 +238,6 @@ impl Communicator {
     }
 
     /// Gives back what [`Communicator::premul_sum`] gave.
-    ///
-    /// # Errors
-    /// NCCL's.
     pub fn destroy_op(&self, op: RedOp) -> Result<()> {
         let held = self.hold()?;
         // SAFETY: the communicator is held.

@@ -28,9 +28,6 @@ impl Taken {
     }
 
     /// Draws it anew.
-    ///
-    /// # Errors
-    /// The terminal's.
     pub fn draw(&mut self, draw: impl FnOnce(&mut Frame)) -> io::Result<()> {
         self.0.draw(draw).map(|_| ())
     }

@@ -10,9 +10,6 @@ use serde::Serialize;
 use std::io;
 
 /// Writes the JSON of a comparison, with a closing line feed. No number is rounded; one that is not finite becomes `null`.
-///
-/// # Errors
-/// What the writer returns.
 pub fn write_compare(comparison: &RunComparison, out: &mut dyn io::Write) -> io::Result<()> {
     super::write(&Compare::new(comparison), out)
 }

@@ -95,9 +95,6 @@ impl Part {
     ///
     /// # Safety
     /// As of [`Communicator::reduce`], for the operation's buffers.
-    ///
-    /// # Errors
-    /// NCCL's.
     pub unsafe fn queue(&self, step: usize) -> Result<()> {
         let (communicator, stream, buffers, root) = (&self.communicator, &self.stream, &self.buffers, self.root);
         let reduce = |which| {

@@ -68,9 +68,6 @@ impl Process {
     }
 
     /// The GPU of rank `local_rank` of its host, number `thread` of its process.
-    ///
-    /// # Errors
-    /// There is none.
     pub fn device(&self, local_rank: usize, thread: usize) -> Result<&Device> {
         let count = self.devices.len();
         match self.first_device {
