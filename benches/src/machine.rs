@@ -32,7 +32,6 @@ pub struct Commit {
 }
 
 impl Machine {
-    /// This machine.
     pub fn this() -> Self {
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
         Machine {

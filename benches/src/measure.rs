@@ -22,7 +22,6 @@ const REPEATED_LINES: usize = 5;
 pub struct Tool {
     /// The program's name or path.
     pub program: PathBuf,
-    /// Its arguments.
     pub arguments: Vec<OsString>,
     /// Exit statuses that are answers and no failure: those of `busbw explain` tell its verdict.
     pub answers: &'static [i32],
@@ -46,40 +45,14 @@ pub struct Sample {
 /// Why a run gave no sample.
 #[derive(Debug, thiserror::Error)]
 pub enum MeasureError {
-    /// The program is missing or may not run.
     #[error("{program} cannot be started: {error}")]
-    Start {
-        /// The program.
-        program: String,
-        /// Why.
-        error: io::Error,
-    },
-    /// Its output could not be kept.
+    Start { program: String, error: io::Error },
     #[error("{path}: {error}")]
-    Output {
-        /// The file for it.
-        path: String,
-        /// Why.
-        error: io::Error,
-    },
-    /// The system would not say how it ended.
+    Output { path: String, error: io::Error },
     #[error("waiting for {program} failed: {error}")]
-    Wait {
-        /// The program.
-        program: String,
-        /// Why.
-        error: io::Error,
-    },
-    /// It failed by its own account.
+    Wait { program: String, error: io::Error },
     #[error("{command} ended with {status}{}", if said.is_empty() { String::new() } else { format!(":\n{said}") })]
-    Failed {
-        /// The command line.
-        command: String,
-        /// Its exit status or signal.
-        status: ExitStatus,
-        /// The beginning of its error output.
-        said: String,
-    },
+    Failed { command: String, status: ExitStatus, said: String },
 }
 
 impl Tool {

@@ -34,13 +34,10 @@ const VIEWS: [(&str, &[&str]); 3] = [
 /// Why the benchmark did not finish.
 #[derive(Debug, thiserror::Error)]
 pub enum MonitorError {
-    /// A file or folder cannot be read or written.
     #[error(transparent)]
     File(#[from] FileError),
-    /// A run failed.
     #[error(transparent)]
     Measure(#[from] MeasureError),
-    /// The result could not be recorded.
     #[error(transparent)]
     Record(#[from] RecordError),
 }

@@ -35,10 +35,8 @@ impl Origin {
 /// A result could not be recorded.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
-    /// A file or folder cannot be written.
     #[error(transparent)]
     File(#[from] FileError),
-    /// The result could not be put into JSON.
     #[error("the result is no JSON: {0}")]
     Json(#[from] serde_json::Error),
 }

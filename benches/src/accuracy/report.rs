@@ -9,7 +9,6 @@ use std::fmt::Write;
 /// A measurement with its prediction.
 #[derive(Debug, Clone)]
 pub struct Compared {
-    /// Its name.
     pub name: String,
     /// Its publisher's tables are one family.
     pub family: String,
@@ -17,9 +16,7 @@ pub struct Compared {
     pub nodes: usize,
     /// What the publisher thought of it.
     pub status: Status,
-    /// The collective.
     pub collective: Collective,
-    /// Measured.
     pub measured: Vec<(Bytes, Micros)>,
     /// Predicted, row by row.
     pub predicted: Prediction,
@@ -37,7 +34,6 @@ pub enum Class {
 }
 
 impl Class {
-    /// From large to small.
     pub const ALL: [Class; 3] = [Class::Large, Class::Middle, Class::Small];
 
     pub(super) fn of(size: Bytes) -> Class {
@@ -76,7 +72,6 @@ pub struct Goal {
     pub found: f64,
     /// What it should be.
     pub goal: f64,
-    /// Whether it is.
     pub met: bool,
 }
 

@@ -39,24 +39,18 @@ pub struct Entry {
 /// Why the benchmark did not finish.
 #[derive(Debug, thiserror::Error)]
 pub enum BenchError {
-    /// There is no busbw to measure.
     #[error("{0} is no program; build it with `cargo build --release` or name one with --busbw PATH")]
     NoBusbw(String),
-    /// There is nothing to compare with.
     #[error(
         "rg is missing; install ripgrep (Debian and Ubuntu: apt-get install ripgrep, elsewhere: cargo install ripgrep)"
     )]
     NoRipgrep,
-    /// A file or folder cannot be read or written.
     #[error(transparent)]
     File(#[from] FileError),
-    /// A run failed.
     #[error(transparent)]
     Measure(#[from] MeasureError),
-    /// The log could not be generated.
     #[error(transparent)]
     Generate(#[from] GenerateError),
-    /// The result could not be recorded.
     #[error(transparent)]
     Record(#[from] RecordError),
 }

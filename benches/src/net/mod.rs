@@ -70,16 +70,12 @@ const LATENCY_GOAL: f64 = 1.2;
 /// Why the benchmark did not finish.
 #[derive(Debug, thiserror::Error)]
 pub enum NetError {
-    /// A file or program cannot be read, written or started.
     #[error(transparent)]
     File(#[from] FileError),
-    /// The hosts did not come up.
     #[error(transparent)]
     Lab(#[from] LabError),
-    /// The result could not be recorded.
     #[error(transparent)]
     Record(#[from] RecordError),
-    /// A program gave no result.
     #[error("{0}")]
     Failed(String),
 }

@@ -22,52 +22,25 @@ use std::io;
 /// Why the benchmark did not finish.
 #[derive(Debug, thiserror::Error)]
 pub enum PeersError {
-    /// A program to measure is missing.
     #[error("{program} is missing; {remedy}")]
-    Missing {
-        /// What is missing.
-        program: String,
-        /// How to get it.
-        remedy: &'static str,
-    },
-    /// A command could not be started.
+    Missing { program: String, remedy: &'static str },
     #[error("{command} cannot be started: {error}")]
-    Start {
-        /// The command line.
-        command: String,
-        /// Why.
-        error: io::Error,
-    },
-    /// A command failed, or took too long and was ended.
+    Start { command: String, error: io::Error },
     #[error("{command} {how}{}", if said.is_empty() { String::new() } else { format!(":\n{said}") })]
     Failed {
-        /// The command line.
         command: String,
         /// `ended with exit status: 1`.
         how: String,
-        /// The end of its error output.
         said: String,
     },
-    /// A command did not print the time of a size that it was to measure.
     #[error("{command} printed no time for {size} bytes; it printed:\n{said}")]
-    NoTime {
-        /// The command line.
-        command: String,
-        /// The size.
-        size: u64,
-        /// What it printed.
-        said: String,
-    },
-    /// The lab of hosts did not come up.
+    NoTime { command: String, size: u64, said: String },
     #[error(transparent)]
     Lab(#[from] LabError),
-    /// Ranks cannot meet.
     #[error("no free port: {0}")]
     Port(io::Error),
-    /// A file or folder cannot be read or written.
     #[error(transparent)]
     File(#[from] FileError),
-    /// The result could not be recorded.
     #[error(transparent)]
     Record(#[from] RecordError),
 }

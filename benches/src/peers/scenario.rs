@@ -50,7 +50,6 @@ pub enum RunsOn {
 pub struct Contestant {
     /// Its name in tables.
     pub name: &'static str,
-    /// The program.
     pub program: Program,
     /// Where it runs.
     pub place: RunsOn,
@@ -73,7 +72,6 @@ pub enum Goal {
 pub struct Case {
     /// The scenario that it belongs to.
     pub scenario: &'static str,
-    /// The collective.
     pub collective: Collective,
     /// How many ranks.
     pub ranks: u32,

@@ -139,16 +139,12 @@ pub struct Measured {
 /// Why the benchmark did not finish.
 #[derive(Debug, thiserror::Error)]
 pub enum SimulateError {
-    /// A file or folder cannot be read or written.
     #[error(transparent)]
     File(#[from] FileError),
-    /// A run failed.
     #[error(transparent)]
     Measure(#[from] MeasureError),
-    /// The fabric cannot be simulated.
     #[error(transparent)]
     Simulation(#[from] SimulationError),
-    /// The result could not be recorded.
     #[error(transparent)]
     Record(#[from] RecordError),
 }

@@ -39,7 +39,6 @@ impl Shown {
         self.sources.extend(facts.without_carrier.iter().map(|nic| format!("{nic} has no carrier")));
     }
 
-    /// Draws it.
     pub fn draw(&self, frame: &mut Frame) {
         let below = (self.sources.len() + self.told.len()) as u16;
         let parts = Layout::vertical([
