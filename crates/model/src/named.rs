@@ -21,5 +21,11 @@ macro_rules! named {
                 }
             }
         }
+
+        impl std::fmt::Display for $Enum {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.pad(self.$name())
+            }
+        }
     };
 }
