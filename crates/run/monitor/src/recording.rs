@@ -126,11 +126,9 @@ impl<R: BufRead> Recording<R> {
     }
 
     fn frame(&mut self) -> Result<Option<Vec<u8>>, RecordingError> {
-        let mut length = [0; 4];
-        if read_whole(&mut self.input, &mut length)? < length.len() {
-            return Ok(None);
-        }
-        let length = u32::from_le_bytes(length);
+        let mut length = Vec::new();
+        self.input.by_ref().take(4).read_to_end(&mut length)?;
+        let Ok(length) = length.try_into().map(u32::from_le_bytes) else { return Ok(None) };
         if length > LONGEST {
             return Err(RecordingError::Damaged(self.samples));
         }
@@ -138,20 +136,6 @@ impl<R: BufRead> Recording<R> {
         self.input.by_ref().take(u64::from(length)).read_to_end(&mut bytes)?;
         Ok((bytes.len() == length as usize).then_some(bytes))
     }
-}
-
-/// Reads until the block is full or the input ends; how much.
-fn read_whole(input: &mut impl Read, block: &mut [u8]) -> io::Result<usize> {
-    let mut filled = 0;
-    while filled < block.len() {
-        match input.read(&mut block[filled..]) {
-            Ok(0) => break,
-            Ok(read) => filled += read,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(filled)
 }
 
 /// Every group of counters of a sample, in one order.
