@@ -1,6 +1,5 @@
 //! An exchange between all ranks that is not even: what each sends to each, and who is busiest.
 
-
 /// What each rank sends to each.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Load {
