@@ -33,15 +33,19 @@ pub struct Buffers {
     pub datatype: DataType,
 }
 
-/// The operations that reduce.
+/// The operations that every version has as functions of their own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reduction {
+pub enum Plain {
     /// `ncclAllReduce`.
-    AllReduce,
+    AllReduce(RedOp),
     /// `ncclReduceScatter`.
-    ReduceScatter,
+    ReduceScatter(RedOp),
     /// `ncclReduce` to this rank.
-    Reduce(usize),
+    Reduce(RedOp, usize),
+    /// `ncclBroadcast` from this rank.
+    Broadcast(usize),
+    /// `ncclAllGather`.
+    AllGather,
 }
 
 impl Communicator {
@@ -102,12 +106,12 @@ impl Communicator {
         result.map_or(Ok(()), |result| self.nccl.checked("ncclCommDestroy", result))
     }
 
-    /// Starts an operation that reduces.
+    /// Starts one of these operations.
     ///
     /// # Safety
     /// The buffers are of this rank's GPU and as large as the operation needs, and nobody touches them until the stream has
     /// done it. So for the other operations.
-    pub unsafe fn reduce(&self, which: Reduction, buffers: &Buffers, op: RedOp, stream: &Stream) -> Result<()> {
+    pub unsafe fn plain(&self, which: Plain, buffers: &Buffers, stream: &Stream) -> Result<()> {
         let Buffers { send, receive, count, datatype } = *buffers;
         let held = self.hold()?;
         let (send, receive, comm, stream) = (send.cast(), receive.cast(), held.raw(), stream.raw());
@@ -115,55 +119,29 @@ impl Communicator {
         // SAFETY: the caller's promise.
         let (call, result) = unsafe {
             match which {
-                Reduction::AllReduce => {
+                Plain::AllReduce(op) => {
                     ("ncclAllReduce", (api.all_reduce)(send, receive, count, datatype, op, comm, stream))
                 }
-                Reduction::ReduceScatter => {
+                Plain::ReduceScatter(op) => {
                     ("ncclReduceScatter", (api.reduce_scatter)(send, receive, count, datatype, op, comm, stream))
                 }
-                Reduction::Reduce(root) => {
+                Plain::Reduce(op, root) => {
                     ("ncclReduce", (api.reduce)(send, receive, count, datatype, op, root as c_int, comm, stream))
                 }
+                Plain::Broadcast(root) => {
+                    ("ncclBroadcast", (api.broadcast)(send, receive, count, datatype, root as c_int, comm, stream))
+                }
+                Plain::AllGather => ("ncclAllGather", (api.all_gather)(send, receive, count, datatype, comm, stream)),
             }
         };
         self.nccl.checked(call, result)
-    }
-
-    /// Starts `ncclBroadcast`.
-    ///
-    /// # Safety
-    /// As of [`Communicator::reduce`].
-    pub unsafe fn broadcast(&self, buffers: &Buffers, root: usize, stream: &Stream) -> Result<()> {
-        let Buffers { send, receive, count, datatype } = *buffers;
-        let held = self.hold()?;
-        // SAFETY: the caller's promise.
-        let result = unsafe {
-            let (send, receive, comm) = (send.cast(), receive.cast(), held.raw());
-            (self.nccl.api.broadcast)(send, receive, count, datatype, root as c_int, comm, stream.raw())
-        };
-        self.nccl.checked("ncclBroadcast", result)
-    }
-
-    /// Starts `ncclAllGather`.
-    ///
-    /// # Safety
-    /// As of [`Communicator::reduce`].
-    pub unsafe fn all_gather(&self, buffers: &Buffers, stream: &Stream) -> Result<()> {
-        let Buffers { send, receive, count, datatype } = *buffers;
-        let held = self.hold()?;
-        // SAFETY: the caller's promise.
-        let result = unsafe {
-            let (send, receive, comm) = (send.cast(), receive.cast(), held.raw());
-            (self.nccl.api.all_gather)(send, receive, count, datatype, comm, stream.raw())
-        };
-        self.nccl.checked("ncclAllGather", result)
     }
 
     /// Starts `ncclAlltoAll`, `ncclGather` or `ncclScatter`, which 2.28 brought; `false` where this version has none, and
     /// sends and receives must do it.
     ///
     /// # Safety
-    /// As of [`Communicator::reduce`].
+    /// As of [`Communicator::plain`].
     pub unsafe fn whole(&self, which: Whole, buffers: &Buffers, stream: &Stream) -> Result<bool> {
         let Buffers { send, receive, count, datatype } = *buffers;
         let held = self.hold()?;
@@ -191,7 +169,7 @@ impl Communicator {
     /// Starts `ncclSend` of `count` elements from `from`.
     ///
     /// # Safety
-    /// As of [`Communicator::reduce`].
+    /// As of [`Communicator::plain`].
     pub unsafe fn send(
         &self,
         from: *const u8,
@@ -210,7 +188,7 @@ impl Communicator {
     /// Starts `ncclRecv` of `count` elements to `to`.
     ///
     /// # Safety
-    /// As of [`Communicator::reduce`].
+    /// As of [`Communicator::plain`].
     pub unsafe fn receive(
         &self,
         to: *mut u8,

@@ -5,7 +5,7 @@ mod held;
 mod registration;
 mod version;
 
-pub use communicator::{Buffers, Communicator, Pending, Reduction, Whole};
+pub use communicator::{Buffers, Communicator, Pending, Plain, Whole};
 pub use held::CommunicatorUse;
 pub use registration::{NcclMemory, Registration};
 pub use version::{Feature, Version};
