@@ -1,6 +1,7 @@
 //! Enums whose values have a name in text and JSON.
 
 /// Declares such an enum: each value with its name, the list of all in their order, and the function that gives the name.
+#[macro_export]
 macro_rules! named {
     ($(#[$of_enum:meta])* pub enum $Enum:ident { $($(#[$of_value:meta])* $value:ident = $text:literal,)* }
      $(#[$of_name:meta])* $name:ident) => {
