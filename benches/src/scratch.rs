@@ -14,9 +14,6 @@ pub struct Scratch {
 
 impl Scratch {
     /// Makes the folder.
-    ///
-    /// # Errors
-    /// It cannot be made.
     pub fn new() -> Result<Self, FileError> {
         // Tests of one process make several.
         static NEXT: AtomicU32 = AtomicU32::new(0);

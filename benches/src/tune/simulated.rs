@@ -60,9 +60,6 @@ struct Raced {
 }
 
 /// Reads the sweep of the third field report.
-///
-/// # Errors
-/// The file is not there, or is another.
 pub fn arms(path: &Path) -> Result<Vec<Arm>, TuneError> {
     let text = fs::read_to_string(path).map_err(FileError::at(path))?;
     let failed = |line: &str| TuneError::Line { path: path.to_path_buf(), line: line.to_string() };

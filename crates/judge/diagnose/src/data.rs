@@ -66,9 +66,6 @@ pub fn causes<'a>(files: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result
 }
 
 /// The causes of files of signatures, with further forms in which programs print an error of CUDA.
-///
-/// # Errors
-/// As of [`causes`].
 pub fn causes_in<'a>(
     files: impl IntoIterator<Item = (&'a str, &'a str)>,
     own: &[Printed],

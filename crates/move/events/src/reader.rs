@@ -43,9 +43,6 @@ pub struct Memory {
 
 impl Memory {
     /// The rings of a process; none where it has none, or has ended.
-    ///
-    /// # Errors
-    /// This user may not look into the process.
     pub fn of(pid: u32) -> io::Result<Vec<Self>> {
         let is_ring = |path: &PathBuf| {
             let link = std::fs::read_link(path).ok();

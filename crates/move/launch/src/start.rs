@@ -100,18 +100,12 @@ impl Invocation {
     }
 
     /// Starts `np` ranks here and waits for their end: the exit status.
-    ///
-    /// # Errors
-    /// As of [`Local::run`].
     pub fn on_this_host(&self, np: usize, look: Lookup) -> Result<i32> {
         let (program, arguments) = (self.program.clone(), self.arguments.clone());
         Local { np, program, arguments, environment: Vec::new() }.run(look)
     }
 
     /// Builds the command line that runs this on other hosts; runs it, unless it is only to be shown.
-    ///
-    /// # Errors
-    /// As of [`Invocation::begin`].
     pub fn on_hosts(&self, list: &str, look: Lookup) -> Result<Started<JobRank>> {
         let hosts: Hosts = list.parse()?;
         if hosts.ranks() < self.fewest {

@@ -89,9 +89,6 @@ pub struct Screen {
 
 impl Screen {
     /// Takes the terminal.
-    ///
-    /// # Errors
-    /// Standard output is none.
     pub fn take() -> io::Result<Self> {
         Ok(Screen { terminal: Some(Taken::take()?), keys: keys()?, blocks: Blocks::default(), shown: Shown::default() })
     }

@@ -29,9 +29,6 @@ impl Module {
     }
 
     /// One of its kernels.
-    ///
-    /// # Errors
-    /// There is none of this name.
     pub fn function(&self, name: &CStr) -> Result<Function> {
         let mut raw = std::ptr::null_mut();
         let cuda = self.0.gpu.cuda();

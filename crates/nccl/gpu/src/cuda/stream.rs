@@ -42,9 +42,6 @@ impl Stream {
     }
 
     /// Whether all work is done.
-    ///
-    /// # Errors
-    /// That of a kernel that failed.
     pub fn is_done(&self) -> Result<bool> {
         let cuda = self.gpu.cuda();
         // SAFETY: the stream lives.
@@ -56,9 +53,6 @@ impl Stream {
 
     /// Waits until all work is done. For work that ends by itself only: what waits for other ranks is asked with
     /// [`Stream::is_done`].
-    ///
-    /// # Errors
-    /// That of a kernel that failed.
     pub fn wait(&self) -> Result<()> {
         self.gpu.make_current()?;
         while !self.is_done()? {

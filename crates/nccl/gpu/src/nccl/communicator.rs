@@ -72,9 +72,6 @@ impl Communicator {
     }
 
     /// Keeps it from being freed while calls are made that NCCL carries out later, as in a group.
-    ///
-    /// # Errors
-    /// It has ended.
     pub fn hold(&self) -> Result<CommunicatorUse> {
         let last = ": the communicator was aborted".into();
         self.life.hold().ok_or(Error::Nccl { call: "a call of NCCL", result: NcclResult::INVALID_USAGE, last })

@@ -15,9 +15,6 @@ pub struct Taken(DefaultTerminal);
 
 impl Taken {
     /// Takes the terminal of standard output.
-    ///
-    /// # Errors
-    /// It is none.
     pub fn take() -> io::Result<Self> {
         ratatui::try_init().map(Taken)
     }

@@ -37,9 +37,6 @@ pub enum SubjectError {
 
 impl Subject {
     /// Reads a run. A folder is a run whose files are its own; files of other kinds in it (programs, archives) are passed over.
-    ///
-    /// # Errors
-    /// Nothing readable is there.
     pub fn read(path: &Path) -> Result<Self, SubjectError> {
         let name = path.display().to_string();
         if let Some(saved) = read_saved(path)? {

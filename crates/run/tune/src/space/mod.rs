@@ -106,9 +106,6 @@ impl Space {
     }
 
     /// Adds a constraint.
-    ///
-    /// # Errors
-    /// It cannot be read.
     pub fn constrain(&mut self, text: &str) -> Result<(), SpaceError> {
         self.constraints.push(Condition::parse(text).map_err(SpaceError::Condition)?);
         Ok(())
