@@ -1,6 +1,7 @@
 //! One run of one command: wall time, CPU time, peak memory. Linux only, as the private memory is read from `/proc`.
 
 use crate::machine::kilobytes;
+use crate::program::{self, FileError, Outcome};
 use serde::Serialize;
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -42,33 +43,18 @@ pub struct Sample {
     pub status: i32,
 }
 
-/// Why a run gave no sample.
-#[derive(Debug, thiserror::Error)]
-pub enum MeasureError {
-    #[error("{program} cannot be started: {error}")]
-    Start { program: String, error: io::Error },
-    #[error("{path}: {error}")]
-    Output { path: String, error: io::Error },
-    #[error("waiting for {program} failed: {error}")]
-    Wait { program: String, error: io::Error },
-    #[error("{command} ended with {status}{}", if said.is_empty() { String::new() } else { format!(":\n{said}") })]
-    Failed { command: String, status: ExitStatus, said: String },
-}
-
 impl Tool {
     /// Runs the command once. Its output goes to `output.out` and `output.err` in `scratch`, not to /dev/null, which
     /// some programs recognise.
-    pub fn run(&self, scratch: &Path) -> Result<Sample, MeasureError> {
-        let create = |path: &Path| {
-            File::create(path).map_err(|error| MeasureError::Output { path: path.display().to_string(), error })
-        };
+    pub fn run(&self, scratch: &Path) -> Outcome<Sample> {
+        let create = |path: &Path| File::create(path).map_err(FileError::at(path));
         let (out, err) = (output_path(scratch), scratch.join("output.err"));
         let mut command = Command::new(&self.program);
         command.args(&self.arguments).stdin(Stdio::null()).stdout(create(&out)?).stderr(create(&err)?);
 
         let program = || self.program.display().to_string();
         let started = Instant::now();
-        let child = command.spawn().map_err(|error| MeasureError::Start { program: program(), error })?;
+        let child = command.spawn().map_err(|error| format!("{} cannot be started: {error}", program()))?;
         let pid = child.id();
         let (ended, watching) = channel::<()>();
         let (waited, peak_private_bytes) = std::thread::scope(|scope| {
@@ -77,11 +63,11 @@ impl Tool {
             drop(ended);
             (waited, watcher.join().unwrap_or(None))
         });
-        let wait_error = |error| MeasureError::Wait { program: program(), error };
+        let wait_error = |error| format!("waiting for {} failed: {error}", program());
         let wall = waited.map_err(wait_error)?;
         let (status, usage) = reap(pid).map_err(wait_error)?;
         let Some(code) = status.code().filter(|code| self.answers.contains(code)) else {
-            return Err(MeasureError::Failed { command: self.line(), status, said: beginning(&err) });
+            return Err(program::failed(&self.line(), &format!("ended with {status}"), &beginning(&err)));
         };
         Ok(Sample {
             wall_s: wall.as_secs_f64(),

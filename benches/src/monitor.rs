@@ -1,8 +1,8 @@
 //! The benchmark of the monitor: what a sample of 16 ports costs.
 
-use crate::measure::{MeasureError, Sample, Tool};
-use crate::program::FileError;
-use crate::results::{Origin, RecordError};
+use crate::measure::{Sample, Tool};
+use crate::program::{FileError, Outcome};
+use crate::results::Origin;
 use crate::statistics::Spread;
 use serde::Serialize;
 use std::ffi::OsString;
@@ -31,17 +31,6 @@ const VIEWS: [(&str, &[&str]); 3] = [
     ),
 ];
 
-/// Why the benchmark did not finish.
-#[derive(Debug, thiserror::Error)]
-pub enum MonitorError {
-    #[error(transparent)]
-    File(#[from] FileError),
-    #[error(transparent)]
-    Measure(#[from] MeasureError),
-    #[error(transparent)]
-    Record(#[from] RecordError),
-}
-
 /// What was found.
 #[derive(Debug, Serialize)]
 pub struct Report {
@@ -66,7 +55,7 @@ struct Row {
 }
 
 /// A tree of /sys and /proc: 16 RoCE ports of ConnectX' kind, their interfaces, and processes.
-pub fn tree(folder: &Path) -> Result<(), MonitorError> {
+pub fn tree(folder: &Path) -> Outcome<()> {
     let write = |path: String, text: &str| {
         let path = folder.join(path);
         let written = path.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| fs::write(&path, text));
@@ -113,7 +102,7 @@ pub fn measure(
     runs: u32,
     scratch: &Path,
     mut progress: impl FnMut(&str),
-) -> Result<Report, MonitorError> {
+) -> Outcome<Report> {
     let root = scratch.join("tree");
     tree(&root)?;
     let mut found: Vec<(&'static str, Vec<Sample>)> = VIEWS.map(|(view, _)| (view, Vec::new())).into();

@@ -1,7 +1,7 @@
 //! `bench-peers`: times `busbw bench` beside Open MPI, MPICH and Gloo, and says which goals are met.
 
-use busbw_benches::peers::{Kit, Measured, PeersError, Program, Report, SCENARIOS, cases, markdown, measure, summary};
-use busbw_benches::program::{self, FileError};
+use busbw_benches::peers::{Kit, Measured, Program, Report, SCENARIOS, cases, markdown, measure, summary};
+use busbw_benches::program::{self, FileError, Outcome};
 use busbw_benches::results::{place, record};
 use busbw_benches::scratch::Scratch;
 use busbw_model::Collective;
@@ -53,7 +53,7 @@ fn main() -> ExitCode {
     program::exit(env!("CARGO_BIN_NAME"), run(&Arguments::parse()))
 }
 
-fn run(arguments: &Arguments) -> Result<(), PeersError> {
+fn run(arguments: &Arguments) -> Outcome<()> {
     let scratch = Scratch::new()?;
     let kit = Kit {
         root: whole(Path::new("."))?,

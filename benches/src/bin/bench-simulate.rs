@@ -1,9 +1,9 @@
 //! `bench-simulate`: times the simulation of a fabric from 512 to 65,536 GPUs, on one core.
 
-use busbw_benches::program::{self, FileError};
+use busbw_benches::program::{self, FileError, Outcome};
 use busbw_benches::results::{place, record};
 use busbw_benches::scratch::Scratch;
-use busbw_benches::simulate::{Case, Report, SimulateError, measure, table};
+use busbw_benches::simulate::{Case, Report, measure, table};
 use clap::Parser;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -32,7 +32,7 @@ fn main() -> ExitCode {
     program::exit(env!("CARGO_BIN_NAME"), run(&Arguments::parse()))
 }
 
-fn run(arguments: &Arguments) -> Result<(), SimulateError> {
+fn run(arguments: &Arguments) -> Outcome<()> {
     if let Some(case) = arguments.only {
         println!("{}", case.simulate(arguments.gpus)?);
         return Ok(());

@@ -13,37 +13,8 @@ pub use scenario::{Case, Contestant, Goal, RunsOn, SCENARIOS, cases};
 pub use turn::Times;
 
 use crate::busy::Busy;
-use crate::lab::LabError;
-use crate::program::FileError;
-use crate::results::RecordError;
+use crate::program::Outcome;
 use std::collections::BTreeMap;
-use std::io;
-
-/// Why the benchmark did not finish.
-#[derive(Debug, thiserror::Error)]
-pub enum PeersError {
-    #[error("{program} is missing; {remedy}")]
-    Missing { program: String, remedy: &'static str },
-    #[error("{command} cannot be started: {error}")]
-    Start { command: String, error: io::Error },
-    #[error("{command} {how}{}", if said.is_empty() { String::new() } else { format!(":\n{said}") })]
-    Failed {
-        command: String,
-        /// `ended with exit status: 1`.
-        how: String,
-        said: String,
-    },
-    #[error("{command} printed no time for {size} bytes; it printed:\n{said}")]
-    NoTime { command: String, size: u64, said: String },
-    #[error(transparent)]
-    Lab(#[from] LabError),
-    #[error("no free port: {0}")]
-    Port(io::Error),
-    #[error(transparent)]
-    File(#[from] FileError),
-    #[error(transparent)]
-    Record(#[from] RecordError),
-}
 
 /// What a case's contestants took: for each of them and each size, one time per repetition.
 #[derive(Debug)]
@@ -61,12 +32,7 @@ pub struct Measured {
 ///
 /// # Errors
 /// A contestant fails, or the lab does not come up.
-pub fn measure(
-    case: Case,
-    kit: &Kit,
-    repetitions: usize,
-    mut progress: impl FnMut(&str),
-) -> Result<Measured, PeersError> {
+pub fn measure(case: Case, kit: &Kit, repetitions: usize, mut progress: impl FnMut(&str)) -> Outcome<Measured> {
     let labs = case.labs(&kit.root)?;
     let busy = Busy::per_core(case.busy);
     let run = |contestant: &Contestant, plan: &[Step]| turn::take(contestant, &case, plan, kit, &labs);

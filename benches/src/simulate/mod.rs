@@ -4,10 +4,9 @@ mod report;
 
 pub use report::{Report, table};
 
-use crate::measure::{MeasureError, Sample, Tool};
-use crate::program::FileError;
+use crate::measure::{Sample, Tool};
+use crate::program::Outcome;
 use crate::random::Random;
-use crate::results::RecordError;
 use busbw_model::{GBps, PathType};
 use busbw_predict::cluster::{
     Cores, Cpu, CpuVendor, Fabric, Generation, Gpu, GpuLinks, NetTransport, Nics, Routing, Uplinks, Wiring,
@@ -136,19 +135,6 @@ pub struct Measured {
     pub samples: Vec<Sample>,
 }
 
-/// Why the benchmark did not finish.
-#[derive(Debug, thiserror::Error)]
-pub enum SimulateError {
-    #[error(transparent)]
-    File(#[from] FileError),
-    #[error(transparent)]
-    Measure(#[from] MeasureError),
-    #[error(transparent)]
-    Simulation(#[from] SimulationError),
-    #[error(transparent)]
-    Record(#[from] RecordError),
-}
-
 /// Measures every case at every size of at most `largest` GPUs, `runs` times in turn. Each run is a process of its own, so
 /// that its memory can be told: `program` is called with `--only CASE --gpus N`.
 pub fn measure(
@@ -157,7 +143,7 @@ pub fn measure(
     runs: u16,
     scratch: &Path,
     mut progress: impl FnMut(&str),
-) -> Result<Vec<Measured>, SimulateError> {
+) -> Outcome<Vec<Measured>> {
     let sizes = SIZES.into_iter().filter(|&gpus| gpus <= largest);
     let cases = sizes.flat_map(|gpus| Case::ALL.map(|case| Measured { case, gpus, samples: Vec::new() }));
     let mut measured: Vec<Measured> = cases.collect();
