@@ -156,7 +156,6 @@ fn beginning(path: &Path) -> String {
 #[allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 mod tests {
     use super::*;
-    use crate::scratch::Scratch;
 
     fn shell(script: &str, answers: &'static [i32]) -> Tool {
         Tool { program: "sh".into(), arguments: vec!["-c".into(), script.into()], answers }
@@ -164,7 +163,7 @@ mod tests {
 
     #[test]
     fn time_memory_and_output_are_those_of_the_command() {
-        let scratch = Scratch::new().unwrap();
+        let scratch = tempfile::tempdir().unwrap();
         let sample = shell("x=$(head -c 20000000 /dev/zero | tr '\\0' a); sleep 0.1; echo ${#x}", &[0]);
         let sample = sample.run(scratch.path()).unwrap();
         assert!(sample.wall_s >= 0.1, "{sample:?}");
@@ -176,7 +175,7 @@ mod tests {
 
     #[test]
     fn findings_are_no_failure_but_anything_else_is() {
-        let scratch = Scratch::new().unwrap();
+        let scratch = tempfile::tempdir().unwrap();
         assert_eq!(shell("exit 3", &[0, 3]).run(scratch.path()).unwrap().status, 3);
         let failed = shell("echo unreadable >&2; exit 2", &[0, 1, 3]).run(scratch.path()).unwrap_err().to_string();
         assert!(failed.contains("exit status: 2") && failed.contains("unreadable"), "{failed}");

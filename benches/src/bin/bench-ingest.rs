@@ -7,7 +7,6 @@ use busbw_benches::measure::output_path;
 use busbw_benches::nccl_log::{Prefix, Shape, Written, write_log};
 use busbw_benches::program::{self, FileError, Outcome};
 use busbw_benches::results::{place, record};
-use busbw_benches::scratch::Scratch;
 use busbw_model::Bytes;
 use clap::Parser;
 use std::fs::{self, File};
@@ -64,7 +63,7 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: &Arguments) -> Outcome<()> {
-    let scratch = Scratch::new()?;
+    let scratch = tempfile::tempdir()?;
     let file = arguments.file.clone().unwrap_or_else(|| scratch.path().join("nccl.log"));
     // Whether the programs are there is found out before a large file is written.
     let mut entries =

@@ -3,7 +3,6 @@
 use busbw_benches::monitor::{measure, table};
 use busbw_benches::program::{self, Outcome};
 use busbw_benches::results::{place, record};
-use busbw_benches::scratch::Scratch;
 use clap::Parser;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -33,7 +32,7 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: &Arguments) -> Outcome<()> {
-    let scratch = Scratch::new()?;
+    let scratch = tempfile::tempdir()?;
     let report =
         measure(&arguments.busbw, arguments.samples, arguments.runs, scratch.path(), |step| eprintln!("{step}"))?;
     print!("{}", table(&report));

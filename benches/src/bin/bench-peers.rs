@@ -3,7 +3,6 @@
 use busbw_benches::peers::{Kit, Measured, Program, Report, SCENARIOS, cases, markdown, measure, summary};
 use busbw_benches::program::{self, FileError, Outcome};
 use busbw_benches::results::{place, record};
-use busbw_benches::scratch::Scratch;
 use busbw_model::Collective;
 use clap::Parser;
 use std::path::{Path, PathBuf};
@@ -54,7 +53,7 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: &Arguments) -> Outcome<()> {
-    let scratch = Scratch::new()?;
+    let scratch = tempfile::tempdir()?;
     let kit = Kit {
         root: whole(Path::new("."))?,
         busbw: whole(&arguments.busbw)?,

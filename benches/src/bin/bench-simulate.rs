@@ -2,7 +2,6 @@
 
 use busbw_benches::program::{self, FileError, Outcome};
 use busbw_benches::results::{place, record};
-use busbw_benches::scratch::Scratch;
 use busbw_benches::simulate::{Case, Report, measure, table};
 use clap::Parser;
 use std::path::{Path, PathBuf};
@@ -37,7 +36,7 @@ fn run(arguments: &Arguments) -> Outcome<()> {
         println!("{}", case.simulate(arguments.gpus)?);
         return Ok(());
     }
-    let scratch = Scratch::new()?;
+    let scratch = tempfile::tempdir()?;
     let own = std::env::current_exe().map_err(FileError::at(Path::new("bench-simulate")))?;
     let measured = measure(&own, arguments.gpus, arguments.runs, scratch.path(), |step| eprintln!("{step}"))?;
     let report = Report::new(&measured);

@@ -2,7 +2,6 @@
 
 use busbw_benches::program::{self, FileError, Outcome};
 use busbw_benches::results::{place, record};
-use busbw_benches::scratch::Scratch;
 use busbw_benches::tune::{hosts, simulated};
 use busbw_model::Bytes;
 use clap::Parser;
@@ -63,7 +62,7 @@ fn simulate(arguments: &Arguments) -> Outcome<()> {
 }
 
 fn on_hosts(arguments: &Arguments) -> Outcome<()> {
-    let scratch = Scratch::new()?;
+    let scratch = tempfile::tempdir()?;
     let test = hosts::Test {
         busbw: fs::canonicalize(&arguments.busbw).map_err(FileError::at(&arguments.busbw))?,
         size: arguments.size,

@@ -167,7 +167,6 @@ fn last_lines(text: &str) -> String {
 #[allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 mod tests {
     use super::*;
-    use crate::scratch::Scratch;
 
     fn shell(script: &str) -> Command {
         let mut command = Command::new("sh");
@@ -197,7 +196,7 @@ mod tests {
 
     #[test]
     fn the_first_command_speaks_and_any_may_fail() {
-        let scratch = Scratch::new().unwrap();
+        let scratch = tempfile::tempdir().unwrap();
         let said = run(vec![shell("echo 8 1.5"), shell("echo 8 9")], scratch.path()).unwrap();
         assert_eq!(lines(&said), Times::from([(8, 1.5)]));
         let failed = run(vec![shell("sleep 100"), shell("echo no room >&2; exit 3")], scratch.path()).unwrap_err();

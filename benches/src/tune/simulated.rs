@@ -63,7 +63,8 @@ pub fn arms(path: &Path) -> Outcome<Vec<Arm>> {
     let text = fs::read_to_string(path)
         .map_err(FileError::at(path))
         .map_err(|error| format!("{error}; run it from the repository's root"))?;
-    let failed = |line: &str| format!("{}: a line is no setting with mean and deviation: {line}", path.display()).into();
+    let failed =
+        |line: &str| format!("{}: a line is no setting with mean and deviation: {line}", path.display()).into();
     let mut rows = Vec::new();
     for line in text.lines().skip(1) {
         let cells: Vec<&str> = line.split(',').collect();
