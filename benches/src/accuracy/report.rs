@@ -1,7 +1,7 @@
 //! How far predictions are from measurements.
 
 use super::measurement::{Measurement, Status};
-use crate::statistics::Spread;
+use crate::statistics::median;
 use busbw_model::{Bytes, Collective, Micros};
 use busbw_predict::{Constants, Prediction, predict_with};
 use std::fmt::Write;
@@ -111,10 +111,6 @@ impl Compared {
         let best = ratios.max_by(|((a, t), _), ((b, u), _)| (a.0 as f64 / t.0).total_cmp(&(b.0 as f64 / u.0)));
         best.map_or(0.0, |((_, time), row)| time.0 / row.time.0)
     }
-}
-
-fn median(values: &[f64]) -> f64 {
-    Spread::of(values.iter().copied()).map_or(0.0, |spread| spread.median)
 }
 
 /// A degraded table is recognised when this much more is predicted than was measured.
