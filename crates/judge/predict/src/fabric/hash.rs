@@ -64,9 +64,8 @@ mod tests {
         let choices = |seed| FlowHash::new(seed, 0).choose(0, 4) * 4 + FlowHash::new(seed, 0).choose(1, 4);
         // Passed by 1 in 10,000 with 7 and with 15 degrees of freedom.
         let (of_8, of_16) = ((8, 29.9), (16, 44.3));
-        let cases: [(&dyn Fn(u64) -> u32, (usize, f64)); 5] =
-            [(&over_seeds, of_8), (&over_flows, of_8), (&over_choices, of_8), (&flows, of_16), (&choices, of_16)];
-        for (draw, (ways, most)) in cases {
+        let cases: [&dyn Fn(u64) -> u32; 5] = [&over_seeds, &over_flows, &over_choices, &flows, &choices];
+        for (draw, (ways, most)) in cases.into_iter().zip([of_8, of_8, of_8, of_16, of_16]) {
             let mut counts = vec![0; ways];
             (0..80_000).for_each(|i| counts[draw(i) as usize] += 1);
             assert!(unevenness(&counts) < most, "{counts:?}");
