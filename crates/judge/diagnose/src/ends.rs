@@ -35,7 +35,9 @@ impl<'a> Ends<'a> {
         let (mut alone, mut beside, mut success) = (Vec::new(), Vec::new(), None::<&RankEnd>);
         for end in &run.ends {
             match &end.how {
-                Ended::Success => success = Some(end),
+                Ended::Success if end.told_by == EndTeller::Job => success = Some(end),
+                // Another launch may follow.
+                Ended::Success => {}
                 _ if refuters.survived(end.source.place) => {
                     beside.extend((refuters.may_be_last(end) || refuters.may_be_others(end)).then_some(end));
                     ends.earlier = ends.earlier.or(Some(end).filter(|end| is_of_earlier_run(end, refuters)));

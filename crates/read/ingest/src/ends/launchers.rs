@@ -296,6 +296,22 @@ pub(super) fn interrupt(line: &str) -> Option<RankEnd> {
     (line.trim_end() == "^C").then(|| RankEnd::of(Ended::Interrupted(Ended::CTRL_C.into())))
 }
 
+/// DeepSpeed's launcher of a process of its host that left with status 0: `[INFO] [launch.py:347:main] Process 4242 exits successfully.`
+/// (`deepspeed/launcher/launch.py`).
+pub(super) fn left_well(line: &str) -> bool {
+    of_deepspeed(line).is_some_and(|said| said.starts_with("Process ") && said.ends_with(" exits successfully."))
+}
+
+/// How many processes it starts on all hosts, as it says before: `[INFO] [launch.py:138:main] nnodes=2, num_local_procs=8, node_rank=0`.
+pub(super) fn started(line: &str) -> Option<u64> {
+    let (hosts, rest) = of_deepspeed(line)?.strip_prefix("nnodes=")?.split_once(", num_local_procs=")?;
+    hosts.parse::<u64>().ok()?.checked_mul(leading(rest)?)
+}
+
+fn of_deepspeed(line: &str) -> Option<&str> {
+    Some(parted(line, finder!(b"[INFO] [launch.py:"))?.1.split_once("] ")?.1.trim_end())
+}
+
 /// MLPerf's log and its scripts' `RESULT,NAME,,SECONDS,USER,…`.
 pub(super) fn success(line: &str) -> Option<RankEnd> {
     let has = |text: &str| line.contains(text);
