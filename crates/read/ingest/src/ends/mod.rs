@@ -170,9 +170,8 @@ struct Output {
     stream: Box<str>,
     /// The last line that is of no traceback.
     last: Option<SourceLine>,
-    /// The last lines of known wording, and those of the texts that a block of the input has before.
+    /// The last lines of known wording.
     known: Vec<u64>,
-    repeated: Vec<SourceLine>,
 }
 
 impl EndReader {
@@ -328,14 +327,6 @@ impl EndReader {
         kept.drain(..more);
     }
 
-    /// Lines of a stream that repeat the wording of one before in their block.
-    pub fn repeated(&mut self, stream: &str, source: SourceLine) {
-        let kept = &mut self.output(stream).repeated;
-        kept.push(source);
-        let more = kept.len().saturating_sub(MOST_SHOWN);
-        kept.drain(..more);
-    }
-
     /// The last line of a stream in a block that is of no traceback.
     pub fn last(&mut self, stream: &str, source: SourceLine) {
         self.output(stream).last = Some(source);
@@ -380,8 +371,8 @@ impl EndReader {
         }
     }
 
-    /// The ends in order, the output of ranks, and the last lines of each stream that repeat a wording. `path`: some write a file per rank.
-    pub fn finish(mut self, path: &str) -> (Vec<RankEnd>, Vec<RankOutput>, Vec<SourceLine>) {
+    /// The ends in order, and the output of ranks. `path`: some write a file per rank.
+    pub fn finish(mut self, path: &str) -> (Vec<RankEnd>, Vec<RankOutput>) {
         let of_path = label::of_path(path);
         self.cut_off();
         let outputs = self.outputs(of_path);
@@ -406,8 +397,7 @@ impl EndReader {
                 end.local = of_path.and_then(Whose::on_host);
             }
         }
-        let repeated = self.outputs.into_iter().flat_map(|output| output.repeated).collect();
-        (self.found, outputs, repeated)
+        (self.found, outputs)
     }
 }
 
