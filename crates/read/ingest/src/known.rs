@@ -22,22 +22,27 @@ pub(crate) struct Known {
 }
 
 impl Known {
-    /// Those of lines that follow each other.
-    pub fn of<'l>(lines: impl Iterator<Item = &'l [u8]>) -> Self {
+    /// Those of lines that follow each other, each with whether something was taken off its front: it belongs to a traceback whose head lost it
+    /// too.
+    pub fn of<'l>(lines: impl Iterator<Item = (bool, &'l [u8])>) -> Self {
         let mut known = Known::default();
         let mut readers = Readers::default();
-        for line in lines {
+        let mut head = None;
+        for (is_behind, line) in lines {
             let lossy = lossy(line);
             let body = peel(&lossy).text;
-            if prefix::whole(body.as_bytes()).is_some() {
+            if prefix::whole(body.trim_start().as_bytes()).is_some() {
                 known.printed += 1;
                 continue;
             }
             let wanted = evidence::of(line);
+            if let Some(EndLine::Header { .. }) = ends::beginning(body) {
+                head = Some(is_behind);
+            }
             match Some(body).filter(|_| wanted.end).and_then(|body| ends::read(body, false)) {
-                Some(EndLine::Frame { .. }) => known.printed += 1,
+                Some(EndLine::Frame { .. }) => known.printed += usize::from(head == Some(is_behind)),
                 // A program that logs an error itself may write either.
-                None | Some(EndLine::Exception { .. } | EndLine::Header { .. }) => {
+                None | Some(EndLine::Exception { .. }) => {
                     let speaks = wanted.speaker || body.trim_start().starts_with('[');
                     let is_known = version(body).is_some() || speaks && speaker::of(body) != Speaker::Program;
                     known.others += usize::from(is_known);

@@ -69,7 +69,7 @@ impl PassedOn {
     pub fn of(block: &[u8], tried: &mut Tried) -> Option<Self> {
         let sample = sample(block);
         // What NCCL's lines begin with needs no trial.
-        let own = sample.iter().filter(|line| prefix::whole(line).is_some()).count();
+        let own = sample.iter().filter(|line| prefix::whole(line.trim_ascii_start()).is_some()).count();
         if !is_nearly_all(sample.len() - own, sample.len()) {
             return None;
         }
@@ -79,9 +79,10 @@ impl PassedOn {
         }
         let is_new = |line: &&[u8]| tried.len() < MOST_WORDINGS && tried.insert(wording(line));
         let lines: Vec<&[u8]> = lines(block).filter(is_new).take(MOST_TRIED).collect();
-        let known = Known::of(lines.iter().copied());
+        let known = Known::of(lines.iter().map(|line| (false, *line)));
         let gains = forms.into_iter().filter_map(|form| {
-            let behind = Known::of(lines.iter().map(|line| form.split(line).map_or(*line, |(_, rest)| rest)));
+            let behind =
+                Known::of(lines.iter().map(|line| form.split(line).map_or((false, *line), |(_, rest)| (true, rest))));
             let is_tag = behind.all() == known.all() && form.is_dated() && form.behind_process();
             (behind.all() > known.all() || is_tag).then_some((behind, form))
         });
@@ -461,6 +462,26 @@ mod tests {
         let versions: String = (0..8).map(|n| format!("node:12:34 [{n}] NCCL INFO NCCL version 2.30.7\n")).collect();
         assert_eq!(of(format!("$ {own}{versions}").as_bytes()), None);
         assert_eq!(of(&format!("{own}{versions}").as_bytes()[6..]), None);
+    }
+
+    /// No line of NCCL's, of a table or a traceback stands in these.
+    #[test]
+    fn what_any_reader_knows_shows_it() {
+        let pod = "State:          Terminated\n  Reason:       OOMKilled\n  Exit Code:    137\nReady:          False";
+        let torch =
+            "[W socket.cpp:601] [c10d] The client socket has failed\nTrain Epoch: 1\nTrain Epoch: 2\nTrain Epoch: 3";
+        let launched = "[2026-11-25 10:00:00,1] [INFO] [launch.py:145:main] nnodes=1\nstep 1\nstep 2\nstep 3\nstep 4";
+        for output in [pod, torch, launched] {
+            for front in ["train-0 main ", "2026-11-25T10:00:00Z [node-0] ", "[0] ", "> ", "host17: "] {
+                let lines: String = output.lines().map(|line| format!("{front}{line}\n")).collect();
+                let form = of(lines.as_bytes()).unwrap_or_else(|| panic!("{lines}"));
+                let bare: Vec<String> =
+                    lines.lines().map(|line| text_of(form.split(line.as_bytes()).unwrap().1)).collect();
+                assert!(bare.iter().zip(output.lines()).all(|(bare, line)| bare.ends_with(line)), "{lines}");
+                assert!(bare.iter().all(|bare| !bare.contains(front)), "{lines}");
+            }
+            assert_eq!(of(output.as_bytes()), None, "{output}");
+        }
     }
 
     /// NCCL's version stands behind its prefix, where other processes write it at the start of a line.

@@ -7,6 +7,7 @@ mod forms;
 mod laid_out;
 
 use crate::clean::without_escapes;
+use crate::ends;
 use crate::known::Known;
 use crate::launcher::peel;
 use crate::record::{SAID, fails, is_one_of, logged};
@@ -187,9 +188,10 @@ fn is_printed(text: &str) -> bool {
     text.trim().is_empty() || text.starts_with([' ', '\t']) || text.contains("%|") || is_known(text)
 }
 
+/// Whether a text begins with a line that somebody knows.
 fn is_known(text: &str) -> bool {
     let line = text.lines().next().unwrap_or_default();
-    Known::of(std::iter::once(line.as_bytes())).all() > 0
+    ends::beginning(peel(line).text).is_some() || Known::of(std::iter::once((false, line.as_bytes()))).all() > 0
 }
 
 fn is_named(path: &Path, names: &[&str]) -> bool {
