@@ -4,7 +4,7 @@ use crate::cursor::lossy;
 use crate::ends::{self, EndLine};
 use crate::evidence;
 use crate::facts::Offered;
-use crate::launcher::peel;
+use crate::launcher::{LabelledLine, peel};
 use crate::prefix;
 use crate::program::version;
 use crate::readers::{Readers, may_belong};
@@ -30,16 +30,20 @@ impl Known {
         let mut head = None;
         for (is_behind, line) in lines {
             let lossy = lossy(line);
-            let body = peel(&lossy).text;
+            let LabelledLine { stream, text: body } = peel(&lossy);
             if prefix::whole(body.trim_start().as_bytes()).is_some() {
                 known.printed += 1;
                 continue;
             }
-            let wanted = evidence::of(line);
+            let wanted = evidence::of(body.as_bytes());
             if let Some(EndLine::Header { .. }) = ends::beginning(body) {
                 head = Some(is_behind);
             }
             match Some(body).filter(|_| wanted.end).and_then(|body| ends::read(body, false)) {
+                // PyTorch's hook puts its label before what nobody caught.
+                Some(EndLine::Frame { .. } | EndLine::Exception { .. }) if stream.starts_with("rank") => {
+                    known.printed += 1
+                }
                 Some(EndLine::Frame { .. }) => known.printed += usize::from(head == Some(is_behind)),
                 // A program that logs an error itself may write either.
                 None | Some(EndLine::Exception { .. }) => {

@@ -5,6 +5,7 @@
 use crate::clean::without_escapes;
 use crate::cursor::{lossy, offset};
 use crate::known::Known;
+use crate::launcher::peel;
 use crate::logger;
 use crate::prefix;
 use crate::wording::wording;
@@ -14,7 +15,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 /// Lines of a block that show whether its lines have a prefix.
 const SAMPLE: usize = 64;
 /// Lines of a block that are tried with and without it, each of another wording; and wordings of an input.
-const MOST_TRIED: usize = 256;
+const MOST_TRIED: usize = 2048;
 const MOST_WORDINGS: usize = 1 << 16;
 /// What of a line is tried.
 const LONGEST: usize = 1024;
@@ -126,7 +127,7 @@ impl PassedOn {
             words.push(Word::of(form));
             rests = with;
         }
-        found.retain(|form| form.recurs(sample));
+        found.retain(|form| form.recurs(sample) && form.is_no_label(sample));
         found
     }
 
@@ -137,6 +138,13 @@ impl PassedOn {
         found.for_each(|found| *met.entry(found.into_iter().map(names_in).collect()).or_default() += 1);
         let again: usize = met.values().filter(|lines| **lines > 1).sum();
         again * 4 >= sample.len() && met.values().any(|lines| *lines >= RECURS)
+    }
+
+    /// Whether it takes off more than launchers' labels and times, which have forms of their own.
+    fn is_no_label(&self, sample: &[&[u8]]) -> bool {
+        let takes_more =
+            |line: &&&[u8]| self.split(line).is_some_and(|(_, rest)| rest.len() < peel(&lossy(line)).text.len());
+        sample.iter().filter(takes_more).count() * 2 > sample.len()
     }
 
     /// Whether the time of day stands in it.
@@ -422,8 +430,7 @@ mod tests {
             let last = text.split(|b| *b == b'\n').rev().nth(1).unwrap();
             assert_eq!(form.split(last).unwrap().0, stream, "{}", front(1, 1));
             let lines = text.split(|b| *b == b'\n').filter_map(|line| form.split(line)).map(|(_, line)| line);
-            let found: Vec<String> =
-                lines.step_by(2).map(|line| crate::launcher::peel(&text_of(line)).text.to_string()).collect();
+            let found: Vec<String> = lines.step_by(2).map(|line| peel(&text_of(line)).text.to_string()).collect();
             assert_eq!(found, OUTPUT, "{}", front(1, 1));
         }
     }
@@ -472,7 +479,7 @@ mod tests {
             "[W socket.cpp:601] [c10d] The client socket has failed\nTrain Epoch: 1\nTrain Epoch: 2\nTrain Epoch: 3";
         let launched = "[2026-11-25 10:00:00,1] [INFO] [launch.py:145:main] nnodes=1\nstep 1\nstep 2\nstep 3\nstep 4";
         for output in [pod, torch, launched] {
-            for front in ["train-0 main ", "2026-11-25T10:00:00Z [node-0] ", "[0] ", "> ", "host17: "] {
+            for front in ["train-0 main ", "2026-11-25T10:00:00Z [node-0] ", "[0] ", "> "] {
                 let lines: String = output.lines().map(|line| format!("{front}{line}\n")).collect();
                 let form = of(lines.as_bytes()).unwrap_or_else(|| panic!("{lines}"));
                 let bare: Vec<String> =
