@@ -1,7 +1,7 @@
 //! `busbw check` from end to end: this machine, captured trees with one fault each, several hosts, files of facts.
 
 use crate::support::command::BUSBW;
-use crate::support::process::{Ended, run};
+use crate::support::process::{Ended, json, run};
 use crate::support::tree::Tree;
 use serde_json::Value;
 use std::process::Command;
@@ -20,12 +20,8 @@ pub fn check(arguments: &[&str]) -> Ended {
     run(command, LIMIT)
 }
 
-pub fn parsed(ended: &Ended) -> Value {
-    serde_json::from_str(&ended.stdout).unwrap_or_else(|error| panic!("{error}: {ended:?}"))
-}
-
 fn of_tree(tree: &Tree) -> Value {
-    parsed(&check(&["--json", "--root", &tree.path().display().to_string()]))
+    json(&check(&["--json", "--root", &tree.path().display().to_string()]))
 }
 
 /// Items that came out as `result`: what was checked and what was found.
@@ -240,7 +236,7 @@ fn kept_facts_are_judged_later() {
     tree.write("/proc/sys/kernel/hostname", "node2");
     tree.write(&format!("{NIC}/net/rdma0/mtu"), "1500");
     check(&["--root", &path, "--save", &second.display().to_string()]);
-    let both = parsed(&check(&["--json", &first.display().to_string(), &second.display().to_string()]));
+    let both = json(&check(&["--json", &first.display().to_string(), &second.display().to_string()]));
     assert_eq!(both["hosts"], serde_json::json!(["node1", "node2"]));
     let differences = both["differences"].as_array().expect("differences");
     let items: Vec<&str> = differences.iter().map(|odd| odd["item"].as_str().expect("a name")).collect();
@@ -258,7 +254,7 @@ fn kept_facts_are_judged_as_check_judges_them() {
     check(&["--root", &root, "--save", &shown]);
     let mut command = Command::new(BUSBW);
     command.args(["explain", "--json", &shown]);
-    let answer = parsed(&run(command, LIMIT));
+    let answer = json(&run(command, LIMIT));
     let findings = answer["findings"].as_array().expect("findings");
     for (code, severity, text) in [
         ("pcie.acs", "error", "node1 ACS: redirects at 0000:0d:00.0"),

@@ -1,15 +1,11 @@
 //! Hosts to measure on: a lab of `tests/lab/netlab`, up while it is measured.
 
+use crate::program::Outcome;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Labs of the benchmark have numbers of their own, so that those of tests may be up too.
 const FIRST_NUMBER: usize = 31;
-
-/// The lab of hosts did not come up.
-#[derive(Debug, thiserror::Error)]
-#[error("the lab of hosts: {0}")]
-pub struct LabError(String);
 
 /// Hosts 1 to N, gone when dropped.
 #[derive(Debug)]
@@ -23,15 +19,15 @@ impl Lab {
     ///
     /// # Errors
     /// It does not come up: not root, or a program is missing.
-    pub fn up(root: &Path, index: usize, hosts: u32, options: &[&str]) -> Result<Self, LabError> {
+    pub fn up(root: &Path, index: usize, hosts: u32, options: &[&str]) -> Outcome<Self> {
         let lab = Lab { script: root.join("tests/lab/netlab"), number: (FIRST_NUMBER + index).to_string() };
         let mut command = Command::new(&lab.script);
         command.env("NETLAB", &lab.number).arg("up").arg(hosts.to_string()).args(options);
-        let output = command.output().map_err(|error| LabError(error.to_string()))?;
+        let output = command.output().map_err(|error| format!("the lab of hosts: {error}"))?;
         if output.status.success() {
             Ok(lab)
         } else {
-            Err(LabError(format!("{} (only root may)", String::from_utf8_lossy(&output.stderr).trim())))
+            Err(format!("the lab of hosts: {} (only root may)", String::from_utf8_lossy(&output.stderr).trim()).into())
         }
     }
 

@@ -20,7 +20,6 @@ pub mod peers;
 pub mod program;
 pub mod random;
 pub mod results;
-pub mod scratch;
 pub mod simulate;
 pub mod statistics;
 pub mod tune;

@@ -4,7 +4,8 @@ use serde::Serialize;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::{SystemTime, UNIX_EPOCH};
+use time::OffsetDateTime;
+use time::macros::format_description;
 
 /// The machine that measured. What Linux does not say is empty or zero.
 #[derive(Debug, Clone, Serialize)]
@@ -32,7 +33,6 @@ pub struct Commit {
 }
 
 impl Machine {
-    /// This machine.
     pub fn this() -> Self {
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
         Machine {
@@ -72,26 +72,8 @@ pub fn load() -> Option<f64> {
 
 /// The date and time in UTC, `2026-03-31T16:36:04Z`.
 pub fn utc_now() -> String {
-    let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    utc(seconds)
-}
-
-fn utc(seconds: u64) -> String {
-    let (days, second) = (seconds / 86_400, seconds % 86_400);
-    let (year, month, day) = civil(days);
-    format!("{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z", second / 3600, second / 60 % 60, second % 60)
-}
-
-/// Year, month and day of a number of days since 1970-01-01 (Hinnant, "chrono-Compatible Low-Level Date Algorithms").
-fn civil(days: u64) -> (u64, u64, u64) {
-    let shifted = days + 719_468;
-    let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let march_month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * march_month + 2) / 5 + 1;
-    let month = if march_month < 10 { march_month + 3 } else { march_month - 9 };
-    (year_of_era + era * 400 + u64::from(month <= 2), month, day)
+    let format = format_description!("[year]-[month]-[day]T[hour]:[minute]:[second]Z");
+    OffsetDateTime::now_utc().format(format).unwrap_or_default()
 }
 
 /// The value of `name: value` in the text of a `/proc` file.
@@ -110,19 +92,6 @@ pub fn kilobytes(text: &str, name: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn dates_are_utc() {
-        let cases = [
-            (0, "1970-01-01T00:00:00Z"),
-            (951_782_400, "2000-02-29T00:00:00Z"),
-            (1_774_974_964, "2026-03-31T16:36:04Z"),
-            (4_107_542_399, "2100-02-28T23:59:59Z"),
-        ];
-        for (seconds, text) in cases {
-            assert_eq!(utc(seconds), text);
-        }
-    }
 
     #[test]
     fn proc_fields_are_found_by_their_whole_name() {

@@ -1,6 +1,7 @@
 //! One run of one command: wall time, CPU time, peak memory. Linux only, as the private memory is read from `/proc`.
 
 use crate::machine::kilobytes;
+use crate::program::{self, FileError, Outcome};
 use serde::Serialize;
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -22,7 +23,6 @@ const REPEATED_LINES: usize = 5;
 pub struct Tool {
     /// The program's name or path.
     pub program: PathBuf,
-    /// Its arguments.
     pub arguments: Vec<OsString>,
     /// Exit statuses that are answers and no failure: those of `busbw explain` tell its verdict.
     pub answers: &'static [i32],
@@ -43,62 +43,18 @@ pub struct Sample {
     pub status: i32,
 }
 
-/// Why a run gave no sample.
-#[derive(Debug, thiserror::Error)]
-pub enum MeasureError {
-    /// The program is missing or may not run.
-    #[error("{program} cannot be started: {error}")]
-    Start {
-        /// The program.
-        program: String,
-        /// Why.
-        error: io::Error,
-    },
-    /// Its output could not be kept.
-    #[error("{path}: {error}")]
-    Output {
-        /// The file for it.
-        path: String,
-        /// Why.
-        error: io::Error,
-    },
-    /// The system would not say how it ended.
-    #[error("waiting for {program} failed: {error}")]
-    Wait {
-        /// The program.
-        program: String,
-        /// Why.
-        error: io::Error,
-    },
-    /// It failed by its own account.
-    #[error("{command} ended with {status}{}", if said.is_empty() { String::new() } else { format!(":\n{said}") })]
-    Failed {
-        /// The command line.
-        command: String,
-        /// Its exit status or signal.
-        status: ExitStatus,
-        /// The beginning of its error output.
-        said: String,
-    },
-}
-
 impl Tool {
     /// Runs the command once. Its output goes to `output.out` and `output.err` in `scratch`, not to /dev/null, which
     /// some programs recognise.
-    ///
-    /// # Errors
-    /// The command cannot be run or fails.
-    pub fn run(&self, scratch: &Path) -> Result<Sample, MeasureError> {
-        let create = |path: &Path| {
-            File::create(path).map_err(|error| MeasureError::Output { path: path.display().to_string(), error })
-        };
+    pub fn run(&self, scratch: &Path) -> Outcome<Sample> {
+        let create = |path: &Path| File::create(path).map_err(FileError::at(path));
         let (out, err) = (output_path(scratch), scratch.join("output.err"));
         let mut command = Command::new(&self.program);
         command.args(&self.arguments).stdin(Stdio::null()).stdout(create(&out)?).stderr(create(&err)?);
 
         let program = || self.program.display().to_string();
         let started = Instant::now();
-        let child = command.spawn().map_err(|error| MeasureError::Start { program: program(), error })?;
+        let child = command.spawn().map_err(|error| format!("{} cannot be started: {error}", program()))?;
         let pid = child.id();
         let (ended, watching) = channel::<()>();
         let (waited, peak_private_bytes) = std::thread::scope(|scope| {
@@ -107,11 +63,11 @@ impl Tool {
             drop(ended);
             (waited, watcher.join().unwrap_or(None))
         });
-        let wait_error = |error| MeasureError::Wait { program: program(), error };
+        let wait_error = |error| format!("waiting for {} failed: {error}", program());
         let wall = waited.map_err(wait_error)?;
         let (status, usage) = reap(pid).map_err(wait_error)?;
         let Some(code) = status.code().filter(|code| self.answers.contains(code)) else {
-            return Err(MeasureError::Failed { command: self.line(), status, said: beginning(&err) });
+            return Err(program::failed(&self.line(), &format!("ended with {status}"), &beginning(&err)));
         };
         Ok(Sample {
             wall_s: wall.as_secs_f64(),
@@ -200,7 +156,6 @@ fn beginning(path: &Path) -> String {
 #[allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 mod tests {
     use super::*;
-    use crate::scratch::Scratch;
 
     fn shell(script: &str, answers: &'static [i32]) -> Tool {
         Tool { program: "sh".into(), arguments: vec!["-c".into(), script.into()], answers }
@@ -208,7 +163,7 @@ mod tests {
 
     #[test]
     fn time_memory_and_output_are_those_of_the_command() {
-        let scratch = Scratch::new().unwrap();
+        let scratch = tempfile::tempdir().unwrap();
         let sample = shell("x=$(head -c 20000000 /dev/zero | tr '\\0' a); sleep 0.1; echo ${#x}", &[0]);
         let sample = sample.run(scratch.path()).unwrap();
         assert!(sample.wall_s >= 0.1, "{sample:?}");
@@ -220,7 +175,7 @@ mod tests {
 
     #[test]
     fn findings_are_no_failure_but_anything_else_is() {
-        let scratch = Scratch::new().unwrap();
+        let scratch = tempfile::tempdir().unwrap();
         assert_eq!(shell("exit 3", &[0, 3]).run(scratch.path()).unwrap().status, 3);
         let failed = shell("echo unreadable >&2; exit 2", &[0, 1, 3]).run(scratch.path()).unwrap_err().to_string();
         assert!(failed.contains("exit status: 2") && failed.contains("unreadable"), "{failed}");

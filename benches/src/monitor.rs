@@ -1,8 +1,8 @@
 //! The benchmark of the monitor: what a sample of 16 ports costs.
 
-use crate::measure::{MeasureError, Sample, Tool};
-use crate::program::FileError;
-use crate::results::{Origin, RecordError};
+use crate::measure::{Sample, Tool};
+use crate::program::{FileError, Outcome};
+use crate::results::Origin;
 use crate::statistics::Spread;
 use serde::Serialize;
 use std::ffi::OsString;
@@ -31,20 +31,6 @@ const VIEWS: [(&str, &[&str]); 3] = [
     ),
 ];
 
-/// Why the benchmark did not finish.
-#[derive(Debug, thiserror::Error)]
-pub enum MonitorError {
-    /// A file or folder cannot be read or written.
-    #[error(transparent)]
-    File(#[from] FileError),
-    /// A run failed.
-    #[error(transparent)]
-    Measure(#[from] MeasureError),
-    /// The result could not be recorded.
-    #[error(transparent)]
-    Record(#[from] RecordError),
-}
-
 /// What was found.
 #[derive(Debug, Serialize)]
 pub struct Report {
@@ -69,10 +55,7 @@ struct Row {
 }
 
 /// A tree of /sys and /proc: 16 RoCE ports of ConnectX' kind, their interfaces, and processes.
-///
-/// # Errors
-/// A file cannot be written.
-pub fn tree(folder: &Path) -> Result<(), MonitorError> {
+pub fn tree(folder: &Path) -> Outcome<()> {
     let write = |path: String, text: &str| {
         let path = folder.join(path);
         let written = path.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| fs::write(&path, text));
@@ -113,16 +96,13 @@ pub fn tree(folder: &Path) -> Result<(), MonitorError> {
 }
 
 /// Runs the monitor on a generated tree, `samples` a run at one per second, `runs` times in turn for each view.
-///
-/// # Errors
-/// A run fails.
 pub fn measure(
     busbw: &Path,
     samples: u32,
     runs: u32,
     scratch: &Path,
     mut progress: impl FnMut(&str),
-) -> Result<Report, MonitorError> {
+) -> Outcome<Report> {
     let root = scratch.join("tree");
     tree(&root)?;
     let mut found: Vec<(&'static str, Vec<Sample>)> = VIEWS.map(|(view, _)| (view, Vec::new())).into();

@@ -1,7 +1,7 @@
 //! What a benchmark found and where that goes: `benches/results`, a file per kind and day.
 
 use crate::machine::{Commit, Machine, utc_now};
-use crate::program::FileError;
+use crate::program::{FileError, Outcome};
 use serde::Serialize;
 use std::fmt;
 use std::fs;
@@ -32,17 +32,6 @@ impl Origin {
     }
 }
 
-/// A result could not be recorded.
-#[derive(Debug, thiserror::Error)]
-pub enum RecordError {
-    /// A file or folder cannot be written.
-    #[error(transparent)]
-    File(#[from] FileError),
-    /// The result could not be put into JSON.
-    #[error("the result is no JSON: {0}")]
-    Json(#[from] serde_json::Error),
-}
-
 /// Where a result was written.
 #[derive(Debug)]
 pub struct Recorded {
@@ -58,14 +47,11 @@ impl fmt::Display for Recorded {
 }
 
 /// Writes a result as JSON to `path`, and its tables, if any, as markdown beside it.
-///
-/// # Errors
-/// A file cannot be written.
-pub fn record(path: PathBuf, result: &impl Serialize, tables: Option<String>) -> Result<Recorded, RecordError> {
+pub fn record(path: PathBuf, result: &impl Serialize, tables: Option<String>) -> Outcome<Recorded> {
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder).map_err(FileError::at(folder))?;
     }
-    let mut json = serde_json::to_string_pretty(result)?;
+    let mut json = serde_json::to_string_pretty(result).map_err(|error| format!("the result is no JSON: {error}"))?;
     json.push('\n');
     fs::write(&path, json).map_err(FileError::at(&path))?;
     let beside = path.with_extension("md");

@@ -22,12 +22,13 @@ impl Spread {
     /// assert_eq!(Spread::of([]), None);
     /// ```
     pub fn of(values: impl IntoIterator<Item = f64>) -> Option<Spread> {
-        let mut sorted: Vec<f64> = values.into_iter().collect();
-        sorted.sort_by(f64::total_cmp);
-        let (&min, &max) = (sorted.first()?, sorted.last()?);
-        let middle = sorted.len() / 2;
-        let median =
-            if sorted.len().is_multiple_of(2) { (sorted[middle - 1] + sorted[middle]) / 2.0 } else { sorted[middle] };
-        Some(Spread { min, median, max })
+        let values: Vec<f64> = values.into_iter().collect();
+        let (min, max) = (values.iter().copied().reduce(f64::min)?, values.iter().copied().reduce(f64::max)?);
+        Some(Spread { min, median: median(&values), max })
     }
+}
+
+/// The middle one of some numbers; 0 of none.
+pub fn median(values: &[f64]) -> f64 {
+    busbw_model::median(values.iter().copied()).unwrap_or(0.0)
 }

@@ -66,24 +66,11 @@ fn assert_failed(ended: &Ended) {
 }
 
 #[test]
-fn a_rank_is_killed() {
+fn a_rank_is_killed_or_stopped() {
     let _turn = turn();
-    for victim in [0, 2] {
+    for (victim, by) in [(0, "KILL"), (2, "KILL"), (0, "STOP"), (1, "STOP")] {
         let (mut running, lines) = busy(busbw(&[&["--np", "3"], &ENDLESS]), 3);
-        signal(lines[victim].pid, "KILL");
-        let ended = running.ended(ENDS);
-        assert_failed(&ended);
-        assert_blamed(&ended.stderr, 2, &lines[victim]);
-        assert_nothing_left(&running);
-    }
-}
-
-#[test]
-fn a_rank_is_stopped() {
-    let _turn = turn();
-    for victim in [0, 1] {
-        let (mut running, lines) = busy(busbw(&[&["--np", "3"], &ENDLESS]), 3);
-        signal(lines[victim].pid, "STOP");
+        signal(lines[victim].pid, by);
         let ended = running.ended(ENDS);
         assert_failed(&ended);
         assert_blamed(&ended.stderr, 2, &lines[victim]);

@@ -1,9 +1,9 @@
 //! `busbw check` of this machine, and under its launchers.
 
-use crate::check::{LIMIT, check, parsed};
+use crate::check::{LIMIT, check};
 use crate::support::command::BUSBW;
 use crate::support::lab::mpirun_openmpi;
-use crate::support::process::{Running, run, signal};
+use crate::support::process::{Running, json, run, signal};
 use crate::support::script::executable;
 use crate::support::skip::{programs, unless_skipped};
 use std::process::Command;
@@ -46,7 +46,7 @@ fn a_host_is_told_once() {
         let mut command = mpirun_openmpi(3)?;
         command.args([BUSBW, "check", "--json"]);
         let ended = run(command, LIMIT);
-        let answer = parsed(&ended);
+        let answer = json(&ended);
         assert_eq!(answer["hosts"].as_array().map(Vec::len), Some(1), "{ended:?}");
         assert_eq!(answer["differences"].as_array().map(Vec::len), Some(0), "{ended:?}");
         Ok(())
@@ -59,7 +59,7 @@ fn a_name_that_does_not_resolve_is_told_as_such() {
     unless_skipped(|| {
         programs(&["mpirun"])?;
         let ended = check(&["nowhere.invalid", "--json"]);
-        let answer = parsed(&ended);
+        let answer = json(&ended);
         let hello = &answer["items"][0];
         assert_eq!(hello["detail"], "the name does not resolve here", "{answer:#}");
         assert!(hello["remedy"].as_str().is_some_and(|remedy| remedy.starts_with("Correct the name")), "{hello}");

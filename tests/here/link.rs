@@ -1,7 +1,7 @@
 //! `busbw link` between lab hosts and in the RDMA guest: what it measures, and whom it names.
 
 use crate::support::command::BUSBW;
-use crate::support::process::{Ended, run};
+use crate::support::process::{json, run};
 use serde_json::Value;
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -14,10 +14,6 @@ pub const LIMIT: Duration = Duration::from_secs(240);
 pub fn alone() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-pub fn json(ended: &Ended) -> Value {
-    serde_json::from_str(&ended.stdout).unwrap_or_else(|error| panic!("{error}: {ended:?}"))
 }
 
 pub fn text(value: &Value) -> &str {

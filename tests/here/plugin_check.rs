@@ -2,7 +2,7 @@
 
 use crate::support::command::BUSBW;
 use crate::support::plugin::library;
-use crate::support::process::{Ended, run};
+use crate::support::process::{Ended, json, run};
 use crate::support::shared::Shared;
 use crate::support::skip::{Skip, c_compiler, root_folder};
 use serde_json::Value;
@@ -55,10 +55,6 @@ fn net(arguments: &[&str], breaks: Option<&str>) -> Ended {
         command.env("BREAK", rule);
     }
     run(command, LIMIT)
-}
-
-fn json(ended: &Ended) -> Value {
-    serde_json::from_str(&ended.stdout).unwrap_or_else(|error| panic!("{error}: {ended:?}"))
 }
 
 /// Text that was wrapped to lines.

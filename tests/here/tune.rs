@@ -2,7 +2,7 @@
 
 use crate::support::command::BUSBW;
 use crate::support::lab::mpirun_mpich;
-use crate::support::process::{Running, signal};
+use crate::support::process::{Ended, Running, signal};
 use crate::support::skip::{root_folder, unless_skipped};
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -281,34 +281,29 @@ fn a_killed_sweep_goes_on_and_leaves_nothing_running() {
     assert_eq!(answer["best"]["settings"]["A"], "1");
 }
 
-#[test]
-fn an_interrupt_ends_the_trial_and_keeps_the_others() {
-    let stage = Stage::new();
+/// A sweep that is interrupted while the trial of this number runs: what it printed.
+fn interrupted(stage: &Stage, script: &str, runs: usize) -> Ended {
     let mut command = stage.busbw(&["--var", "A=1,2", "--no-default"]);
-    command.args(["--", "bash", "-c", "echo run >> \"$COUNTS/all\"; exec sleep 600"]);
+    command.args(["--", "bash", "-c", script]);
     let mut running = Running::start(command);
-    running.retry(PATIENCE, "the first trial", || (stage.runs() == 1).then_some(()));
+    running.retry(PATIENCE, "a trial", || (stage.runs() == runs).then_some(()));
     signal(running.id(), "INT");
     let ended = running.ended(PATIENCE);
     assert_eq!(ended.status.code(), Some(1), "{}", ended.stderr);
+    ended
+}
+
+#[test]
+fn an_interrupt_ends_the_trial_and_keeps_the_others() {
+    let ended = interrupted(&Stage::new(), "echo run >> \"$COUNTS/all\"; exec sleep 600", 1);
     assert!(ended.stdout.contains("no result yet (interrupted: the same command continues)"), "{}", ended.stdout);
 }
 
 #[test]
 fn an_interrupted_race_leaves_no_files_with_a_best_setting() {
     let stage = Stage::new();
-    let mut command = stage.busbw(&["--var", "A=1,2", "--no-default"]);
-    command.args([
-        "--",
-        "bash",
-        "-c",
-        "echo run >> \"$COUNTS/all\"; [ $(wc -l < \"$COUNTS/all\") = 1 ] || exec sleep 600",
-    ]);
-    let mut running = Running::start(command);
-    running.retry(PATIENCE, "the second trial", || (stage.runs() == 2).then_some(()));
-    signal(running.id(), "INT");
-    let ended = running.ended(PATIENCE);
-    assert_eq!(ended.status.code(), Some(1), "{}", ended.stderr);
+    let script = "echo run >> \"$COUNTS/all\"; [ $(wc -l < \"$COUNTS/all\") = 1 ] || exec sleep 600";
+    let ended = interrupted(&stage, script, 2);
     assert!(ended.stdout.contains("interrupted: the same command continues"), "{}", ended.stdout);
     assert!(!stage.folder.path().join("store/best.env").exists(), "{}", ended.stderr);
 }

@@ -1,10 +1,10 @@
 //! `busbw check` on several hosts, on nodes of Slurm, and on the real devices of the RDMA guest.
 
-use crate::check::{LIMIT, items, parsed};
+use crate::check::{LIMIT, items};
 use crate::support::command::BUSBW;
 use crate::support::guest::{Guest, Step};
 use crate::support::lab::{NetLab, SlurmLab};
-use crate::support::process::run;
+use crate::support::process::{json, run};
 use crate::support::skip::unless_skipped;
 use serde_json::Value;
 use std::path::Path;
@@ -21,7 +21,7 @@ fn the_host_with_another_mtu_is_named() {
         by_hosts.args(["check", "--json", "--hosts", "h1,h2,h3"]);
         for command in [by_mpirun, by_hosts] {
             let ended = run(command, LIMIT);
-            let answer = parsed(&ended);
+            let answer = json(&ended);
             assert_eq!(ended.status.code(), Some(1), "{ended:?}");
             assert_eq!(answer["hosts"], serde_json::json!(["h1", "h2", "h3"]));
             let odd =
@@ -43,7 +43,7 @@ fn a_host_that_does_not_answer_is_named() {
         let mut command = hosts.exec(1, BUSBW);
         command.args(["check", "--json", "--hosts", "h1,h2,nowhere.invalid", "--timeout", "10"]);
         let ended = run(command, LIMIT);
-        let answer = parsed(&ended);
+        let answer = json(&ended);
         assert_eq!(ended.status.code(), Some(1), "{ended:?}");
         let hello = |host: &str| {
             let all = answer["items"].as_array().expect("items");
@@ -71,7 +71,7 @@ fn nodes_of_slurm_are_checked_together() {
         // Nodes of the lab share a kernel and a network; by this they are several, as real ones are.
         command.args(["sh", "-c", "NCCL_HOSTID=$SLURMD_NODENAME exec \"$0\" check --json", BUSBW]);
         let ended = run(command, LIMIT);
-        assert_eq!(parsed(&ended)["hosts"], serde_json::json!(["node1", "node2"]), "{ended:?}");
+        assert_eq!(json(&ended)["hosts"], serde_json::json!(["node1", "node2"]), "{ended:?}");
         Ok(())
     });
 }

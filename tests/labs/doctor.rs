@@ -1,10 +1,10 @@
 //! `busbw doctor` on several hosts of a lab: one answer and one page, which name the slow host and the one that is cut off, and
 //! nothing that is left when somebody interrupts.
 
-use crate::here::link::{LIMIT, alone, json, text};
+use crate::here::link::{LIMIT, alone, text};
 use crate::support::command::BUSBW;
 use crate::support::lab::NetLab;
-use crate::support::process::{Ended, Running, run, signal};
+use crate::support::process::{Ended, Running, json, run, signal};
 use crate::support::skip::unless_skipped;
 use crate::support::terminal::wait_for;
 use serde_json::Value;

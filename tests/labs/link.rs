@@ -1,10 +1,10 @@
 //! `busbw link` between lab hosts and in the RDMA guest: what it measures, and whom it names.
 
-use crate::here::link::{LIMIT, alone, json, text};
+use crate::here::link::{LIMIT, alone, text};
 use crate::support::command::BUSBW;
 use crate::support::guest::{Guest, Step};
 use crate::support::lab::NetLab;
-use crate::support::process::{Running, run};
+use crate::support::process::{Running, json, run};
 use crate::support::skip::unless_skipped;
 use serde_json::Value;
 use std::path::Path;

@@ -85,7 +85,6 @@ impl Page {
         result.unwrap_or_else(|e| panic!("{expression}: {e}")).value.unwrap_or(Value::Null)
     }
 
-    /// A text in the page.
     pub fn text(&self, expression: &str) -> String {
         self.value(expression).as_str().unwrap_or_else(|| panic!("{expression} is no text")).to_string()
     }

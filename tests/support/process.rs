@@ -42,6 +42,11 @@ pub struct Ended {
     pub stderr: String,
 }
 
+/// The answer on standard output.
+pub fn json(ended: &Ended) -> serde_json::Value {
+    serde_json::from_str(&ended.stdout).unwrap_or_else(|error| panic!("{error}: {ended:?}"))
+}
+
 impl Running {
     /// Starts a command in a process group of its own.
     pub fn start(mut command: Command) -> Self {

@@ -31,7 +31,6 @@ impl Answer {
         !self.run.is_empty() || !self.diagnosis.findings.is_empty()
     }
 
-    /// The verdict.
     pub fn verdict(&self) -> Verdict {
         self.diagnosis.verdict
     }

@@ -6,12 +6,9 @@ use super::inputs;
 
 #[test]
 fn ordinary_training_raises_nothing() {
-    let mut held = Held::new("ordinary training raises nothing");
-    for input in inputs::ordinary() {
-        let answer = Answer::to(&input);
-        held.check(!answer.is_alarm() && answer.loud().is_empty(), || format!("{}: {answer}", input.name));
-    }
-    held.end();
+    Held::of_each("ordinary training raises nothing", inputs::ordinary(), |answer| {
+        !answer.is_alarm() && answer.loud().is_empty()
+    });
 }
 
 /// The first half of a text: training that goes on, and has not ended well yet.

@@ -16,6 +16,16 @@ impl Held {
         Held { property, tried: 0, broken: Vec::new() }
     }
 
+    /// Tries a property of answers on inputs, each as it is.
+    pub fn of_each(property: &'static str, inputs: Vec<Input>, holds: impl Fn(&Answer) -> bool) {
+        let mut held = Held::new(property);
+        for input in inputs {
+            let answer = Answer::to(&input);
+            held.check(holds(&answer), || format!("{}: {answer}", input.name));
+        }
+        held.end();
+    }
+
     /// Notes one trial whose answers are told apart from `why`.
     pub fn check(&mut self, holds: bool, why: impl FnOnce() -> String) {
         self.tried += 1;

@@ -46,7 +46,6 @@ impl Input {
         both
     }
 
-    /// All text of the input.
     pub fn text(&self) -> String {
         self.files.iter().map(|file| file.text.as_str()).collect::<Vec<_>>().join("\n")
     }

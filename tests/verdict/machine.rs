@@ -61,12 +61,7 @@ fn good_tables() -> Vec<Input> {
 
 #[test]
 fn evidence_of_a_machine_is_an_alarm() {
-    let mut held = Held::new("evidence of a machine is an alarm");
-    for fault in evidence() {
-        let alone = Answer::to(&fault);
-        held.check(alone.is_alarm(), || format!("{}: {alone}", fault.name));
-    }
-    held.end();
+    Held::of_each("evidence of a machine is an alarm", evidence(), Answer::is_alarm);
 }
 
 #[test]

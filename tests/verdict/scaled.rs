@@ -45,20 +45,10 @@ fn a_good_table_at_a_fraction_of_its_speed_is_not_praised() {
 
 #[test]
 fn a_good_table_is_not_blamed() {
-    let mut held = Held::new("a good table is not blamed");
-    for input in inputs::tables("good") {
-        let answer = Answer::to(&input);
-        held.check(!answer.is_alarm(), || format!("{}: {answer}", input.name));
-    }
-    held.end();
+    Held::of_each("a good table is not blamed", inputs::tables("good"), |answer| !answer.is_alarm());
 }
 
 #[test]
 fn a_slow_table_is_not_praised() {
-    let mut held = Held::new("a slow table is not praised");
-    for input in inputs::tables("degraded") {
-        let answer = Answer::to(&input);
-        held.check(!answer.is_praise(), || format!("{}: {answer}", input.name));
-    }
-    held.end();
+    Held::of_each("a slow table is not praised", inputs::tables("degraded"), |answer| !answer.is_praise());
 }

@@ -2,7 +2,7 @@
 //! of publishers that were left out lie in it.
 
 use super::report::{Class, Compared};
-use crate::statistics::Spread;
+use crate::statistics::median;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -70,10 +70,6 @@ fn deviation(values: &[f64]) -> f64 {
     const OF_NORMAL: f64 = 1.4826;
     let middle = median(values);
     OF_NORMAL * median(&values.iter().map(|value| (value - middle).abs()).collect::<Vec<_>>())
-}
-
-fn median(values: &[f64]) -> f64 {
-    Spread::of(values.iter().copied()).map_or(0.0, |spread| spread.median)
 }
 
 fn mean(values: &[f64]) -> f64 {

@@ -14,7 +14,6 @@ pub struct Measurement {
     pub name: String,
     /// What the publisher thought of it.
     pub status: Status,
-    /// The collective.
     pub collective: Collective,
     /// The cluster, parsed from its short description.
     pub cluster: Cluster,

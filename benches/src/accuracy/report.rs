@@ -1,7 +1,7 @@
 //! How far predictions are from measurements.
 
 use super::measurement::{Measurement, Status};
-use crate::statistics::Spread;
+use crate::statistics::median;
 use busbw_model::{Bytes, Collective, Micros};
 use busbw_predict::{Constants, Prediction, predict_with};
 use std::fmt::Write;
@@ -9,7 +9,6 @@ use std::fmt::Write;
 /// A measurement with its prediction.
 #[derive(Debug, Clone)]
 pub struct Compared {
-    /// Its name.
     pub name: String,
     /// Its publisher's tables are one family.
     pub family: String,
@@ -17,9 +16,7 @@ pub struct Compared {
     pub nodes: usize,
     /// What the publisher thought of it.
     pub status: Status,
-    /// The collective.
     pub collective: Collective,
-    /// Measured.
     pub measured: Vec<(Bytes, Micros)>,
     /// Predicted, row by row.
     pub predicted: Prediction,
@@ -37,7 +34,6 @@ pub enum Class {
 }
 
 impl Class {
-    /// From large to small.
     pub const ALL: [Class; 3] = [Class::Large, Class::Middle, Class::Small];
 
     pub(super) fn of(size: Bytes) -> Class {
@@ -76,7 +72,6 @@ pub struct Goal {
     pub found: f64,
     /// What it should be.
     pub goal: f64,
-    /// Whether it is.
     pub met: bool,
 }
 
@@ -116,10 +111,6 @@ impl Compared {
         let best = ratios.max_by(|((a, t), _), ((b, u), _)| (a.0 as f64 / t.0).total_cmp(&(b.0 as f64 / u.0)));
         best.map_or(0.0, |((_, time), row)| time.0 / row.time.0)
     }
-}
-
-fn median(values: &[f64]) -> f64 {
-    Spread::of(values.iter().copied()).map_or(0.0, |spread| spread.median)
 }
 
 /// A degraded table is recognised when this much more is predicted than was measured.

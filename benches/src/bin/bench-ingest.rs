@@ -1,13 +1,12 @@
 //! `bench-ingest`: times busbw beside wc and rg on one log, or on a log of 16,384 ranks.
 
 use busbw_benches::ingest::{
-    Answer, BenchError, Entry, Report, SCALE_GOAL_S, Subject, alternate, count, print_table, scale, side_by_side,
+    Answer, Entry, Report, SCALE_GOAL_S, Subject, alternate, count, print_table, scale, side_by_side,
 };
 use busbw_benches::measure::output_path;
 use busbw_benches::nccl_log::{Prefix, Shape, Written, write_log};
-use busbw_benches::program::{self, FileError};
+use busbw_benches::program::{self, FileError, Outcome};
 use busbw_benches::results::{place, record};
-use busbw_benches::scratch::Scratch;
 use busbw_model::Bytes;
 use clap::Parser;
 use std::fs::{self, File};
@@ -63,8 +62,8 @@ fn main() -> ExitCode {
     program::exit(env!("CARGO_BIN_NAME"), run(&Arguments::parse()))
 }
 
-fn run(arguments: &Arguments) -> Result<(), BenchError> {
-    let scratch = Scratch::new()?;
+fn run(arguments: &Arguments) -> Outcome<()> {
+    let scratch = tempfile::tempdir()?;
     let file = arguments.file.clone().unwrap_or_else(|| scratch.path().join("nccl.log"));
     // Whether the programs are there is found out before a large file is written.
     let mut entries =
@@ -86,7 +85,7 @@ fn run(arguments: &Arguments) -> Result<(), BenchError> {
     Ok(())
 }
 
-fn generate(arguments: &Arguments, file: &Path) -> Result<(Shape, Written), BenchError> {
+fn generate(arguments: &Arguments, file: &Path) -> Outcome<(Shape, Written)> {
     let shape = Shape {
         ranks: arguments.ranks.unwrap_or(if arguments.scale { 16_384 } else { 1024 }),
         gpus_per_node: arguments.gpus_per_node,
@@ -103,14 +102,14 @@ fn generate(arguments: &Arguments, file: &Path) -> Result<(Shape, Written), Benc
 }
 
 /// Writes a log again and again, as a job's output goes on.
-fn repeat(log: &Path, size: Bytes, file: &Path) -> Result<(), BenchError> {
+fn repeat(log: &Path, size: Bytes, file: &Path) -> Outcome<()> {
     let text = fs::read(log).map_err(FileError::at(log))?;
     let times = size.0.div_ceil(text.len().max(1) as u64);
     let mut out = File::create(file).map_err(FileError::at(file))?;
     Ok((0..times).try_for_each(|_| out.write_all(&text)).map_err(FileError::at(file))?)
 }
 
-fn describe(file: &Path, generated: Option<(Shape, Written)>) -> Result<Subject, BenchError> {
+fn describe(file: &Path, generated: Option<(Shape, Written)>) -> Outcome<Subject> {
     let bytes = fs::metadata(file).map_err(FileError::at(file))?.len();
     let (shape, written) = generated.unzip();
     Ok(Subject {

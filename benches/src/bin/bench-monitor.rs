@@ -1,9 +1,8 @@
 //! `bench-monitor`: what watching 16 ports costs.
 
-use busbw_benches::monitor::{MonitorError, measure, table};
-use busbw_benches::program;
+use busbw_benches::monitor::{measure, table};
+use busbw_benches::program::{self, Outcome};
 use busbw_benches::results::{place, record};
-use busbw_benches::scratch::Scratch;
 use clap::Parser;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -32,8 +31,8 @@ fn main() -> ExitCode {
     program::exit(env!("CARGO_BIN_NAME"), run(&Arguments::parse()))
 }
 
-fn run(arguments: &Arguments) -> Result<(), MonitorError> {
-    let scratch = Scratch::new()?;
+fn run(arguments: &Arguments) -> Outcome<()> {
+    let scratch = tempfile::tempdir()?;
     let report =
         measure(&arguments.busbw, arguments.samples, arguments.runs, scratch.path(), |step| eprintln!("{step}"))?;
     print!("{}", table(&report));

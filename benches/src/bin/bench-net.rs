@@ -1,7 +1,7 @@
 //! `bench-net`: busbw's net plugin between two hosts of the lab, beside iperf3, bare sockets and other plugins.
 
-use busbw_benches::net::{NETWORKS, NetError, Test, Ways, answer, ask, measure, table};
-use busbw_benches::program::{self, FileError};
+use busbw_benches::net::{NETWORKS, Test, Ways, answer, ask, measure, table};
+use busbw_benches::program::{self, FileError, Outcome};
 use busbw_benches::results::{place, record};
 use clap::Parser;
 use clap::builder::PossibleValuesParser;
@@ -51,7 +51,7 @@ fn main() -> ExitCode {
     program::exit(env!("CARGO_BIN_NAME"), run(&Arguments::parse()))
 }
 
-fn run(arguments: &Arguments) -> Result<(), NetError> {
+fn run(arguments: &Arguments) -> Outcome<()> {
     let ways = Ways::each(arguments.each_way);
     if let Some(address) = &arguments.answer {
         return Ok(answer(address, ways).map_err(FileError::at(Path::new(address)))?);

@@ -1,9 +1,8 @@
 //! `bench-peers`: times `busbw bench` beside Open MPI, MPICH and Gloo, and says which goals are met.
 
-use busbw_benches::peers::{Kit, Measured, PeersError, Program, Report, SCENARIOS, cases, markdown, measure, summary};
-use busbw_benches::program::{self, FileError};
+use busbw_benches::peers::{Kit, Measured, Program, Report, SCENARIOS, cases, markdown, measure, summary};
+use busbw_benches::program::{self, FileError, Outcome};
 use busbw_benches::results::{place, record};
-use busbw_benches::scratch::Scratch;
 use busbw_model::Collective;
 use clap::Parser;
 use std::path::{Path, PathBuf};
@@ -53,8 +52,8 @@ fn main() -> ExitCode {
     program::exit(env!("CARGO_BIN_NAME"), run(&Arguments::parse()))
 }
 
-fn run(arguments: &Arguments) -> Result<(), PeersError> {
-    let scratch = Scratch::new()?;
+fn run(arguments: &Arguments) -> Outcome<()> {
+    let scratch = tempfile::tempdir()?;
     let kit = Kit {
         root: whole(Path::new("."))?,
         busbw: whole(&arguments.busbw)?,

@@ -1,9 +1,8 @@
 //! `bench-simulate`: times the simulation of a fabric from 512 to 65,536 GPUs, on one core.
 
-use busbw_benches::program::{self, FileError};
+use busbw_benches::program::{self, FileError, Outcome};
 use busbw_benches::results::{place, record};
-use busbw_benches::scratch::Scratch;
-use busbw_benches::simulate::{Case, Report, SimulateError, measure, table};
+use busbw_benches::simulate::{Case, Report, measure, table};
 use clap::Parser;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -32,12 +31,12 @@ fn main() -> ExitCode {
     program::exit(env!("CARGO_BIN_NAME"), run(&Arguments::parse()))
 }
 
-fn run(arguments: &Arguments) -> Result<(), SimulateError> {
+fn run(arguments: &Arguments) -> Outcome<()> {
     if let Some(case) = arguments.only {
         println!("{}", case.simulate(arguments.gpus)?);
         return Ok(());
     }
-    let scratch = Scratch::new()?;
+    let scratch = tempfile::tempdir()?;
     let own = std::env::current_exe().map_err(FileError::at(Path::new("bench-simulate")))?;
     let measured = measure(&own, arguments.gpus, arguments.runs, scratch.path(), |step| eprintln!("{step}"))?;
     let report = Report::new(&measured);

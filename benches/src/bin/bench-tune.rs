@@ -1,9 +1,8 @@
 //! `bench-tune`: how often racing finds a good setting, and in how many runs.
 
-use busbw_benches::program::{self, FileError};
+use busbw_benches::program::{self, FileError, Outcome};
 use busbw_benches::results::{place, record};
-use busbw_benches::scratch::Scratch;
-use busbw_benches::tune::{TuneError, hosts, simulated};
+use busbw_benches::tune::{hosts, simulated};
 use busbw_model::Bytes;
 use clap::Parser;
 use std::fs;
@@ -49,11 +48,11 @@ fn main() -> ExitCode {
     program::exit(env!("CARGO_BIN_NAME"), run(&Arguments::parse()))
 }
 
-fn run(arguments: &Arguments) -> Result<(), TuneError> {
+fn run(arguments: &Arguments) -> Outcome<()> {
     if arguments.lab { on_hosts(arguments) } else { simulate(arguments) }
 }
 
-fn simulate(arguments: &Arguments) -> Result<(), TuneError> {
+fn simulate(arguments: &Arguments) -> Outcome<()> {
     let report = simulated::measure(simulated::arms(&arguments.sweep)?, arguments.seeds);
     let tables = simulated::table(&report);
     print!("{tables}");
@@ -62,8 +61,8 @@ fn simulate(arguments: &Arguments) -> Result<(), TuneError> {
     Ok(())
 }
 
-fn on_hosts(arguments: &Arguments) -> Result<(), TuneError> {
-    let scratch = Scratch::new()?;
+fn on_hosts(arguments: &Arguments) -> Outcome<()> {
+    let scratch = tempfile::tempdir()?;
     let test = hosts::Test {
         busbw: fs::canonicalize(&arguments.busbw).map_err(FileError::at(&arguments.busbw))?,
         size: arguments.size,

@@ -5,10 +5,8 @@ mod report;
 pub use report::{Answer, Report, Subject, print_table};
 
 use crate::machine::tool_version;
-use crate::measure::{MeasureError, Sample, Tool};
-use crate::nccl_log::GenerateError;
-use crate::program::FileError;
-use crate::results::RecordError;
+use crate::measure::{Sample, Tool};
+use crate::program::Outcome;
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -36,39 +34,11 @@ pub struct Entry {
     pub samples: Vec<Sample>,
 }
 
-/// Why the benchmark did not finish.
-#[derive(Debug, thiserror::Error)]
-pub enum BenchError {
-    /// There is no busbw to measure.
-    #[error("{0} is no program; build it with `cargo build --release` or name one with --busbw PATH")]
-    NoBusbw(String),
-    /// There is nothing to compare with.
-    #[error(
-        "rg is missing; install ripgrep (Debian and Ubuntu: apt-get install ripgrep, elsewhere: cargo install ripgrep)"
-    )]
-    NoRipgrep,
-    /// A file or folder cannot be read or written.
-    #[error(transparent)]
-    File(#[from] FileError),
-    /// A run failed.
-    #[error(transparent)]
-    Measure(#[from] MeasureError),
-    /// The log could not be generated.
-    #[error(transparent)]
-    Generate(#[from] GenerateError),
-    /// The result could not be recorded.
-    #[error(transparent)]
-    Record(#[from] RecordError),
-}
-
 /// The four commands of the side-by-side benchmark.
-///
-/// # Errors
-/// rg or busbw is missing.
-pub fn side_by_side(busbw: &Path, file: &Path) -> Result<Vec<Entry>, BenchError> {
+pub fn side_by_side(busbw: &Path, file: &Path) -> Outcome<Vec<Entry>> {
     let busbw = find_busbw(busbw)?;
     if tool_version(Path::new(YARDSTICK)).is_none() {
-        return Err(BenchError::NoRipgrep);
+        return Err("rg is missing; install ripgrep (Debian and Ubuntu: apt-get install ripgrep, elsewhere: cargo install ripgrep)".into());
     }
     let busbw = busbw.as_os_str();
     Ok(vec![
@@ -80,24 +50,13 @@ pub fn side_by_side(busbw: &Path, file: &Path) -> Result<Vec<Entry>, BenchError>
 }
 
 /// The one command of the scale benchmark.
-///
-/// # Errors
-/// busbw is missing.
-pub fn scale(busbw: &Path, file: &Path) -> Result<Vec<Entry>, BenchError> {
+pub fn scale(busbw: &Path, file: &Path) -> Outcome<Vec<Entry>> {
     let busbw = find_busbw(busbw)?;
     Ok(vec![entry("busbw", busbw.as_os_str(), &["explain"], file, VERDICTS)])
 }
 
 /// Runs every command once to warm caches, then all of them in turn, `runs` times.
-///
-/// # Errors
-/// A run fails.
-pub fn alternate(
-    entries: &mut [Entry],
-    runs: usize,
-    scratch: &Path,
-    mut progress: impl FnMut(&str),
-) -> Result<(), BenchError> {
+pub fn alternate(entries: &mut [Entry], runs: usize, scratch: &Path, mut progress: impl FnMut(&str)) -> Outcome<()> {
     for entry in entries.iter() {
         progress(&format!("warm-up: {}", entry.shown));
         entry.tool.run(scratch)?;
@@ -113,24 +72,25 @@ pub fn alternate(
 }
 
 /// What `wc` or `rg` counts in `file`, from the first number of its output.
-///
-/// # Errors
-/// The program cannot be run.
-pub fn count(program: &str, arguments: &[&str], file: &Path) -> Result<Option<u64>, BenchError> {
+pub fn count(program: &str, arguments: &[&str], file: &Path) -> Outcome<Option<u64>> {
     let output = Command::new(program)
         .args(arguments)
         .arg(file)
         .output()
-        .map_err(|error| MeasureError::Start { program: program.to_string(), error })?;
+        .map_err(|error| format!("{program} cannot be started: {error}"))?;
     let text = String::from_utf8_lossy(&output.stdout);
     Ok(text.split_whitespace().next().and_then(|number| number.parse().ok()))
 }
 
 /// The whole path, because a name without a slash would be looked up in PATH.
-fn find_busbw(busbw: &Path) -> Result<PathBuf, BenchError> {
+fn find_busbw(busbw: &Path) -> Outcome<PathBuf> {
     match fs::canonicalize(busbw) {
         Ok(path) if path.is_file() => Ok(path),
-        _ => Err(BenchError::NoBusbw(busbw.display().to_string())),
+        _ => Err(format!(
+            "{} is no program; build it with `cargo build --release` or name one with --busbw PATH",
+            busbw.display()
+        )
+        .into()),
     }
 }
 

@@ -70,19 +70,8 @@ pub struct Written {
 /// Why no log was written.
 #[derive(Debug, thiserror::Error)]
 pub enum GenerateError {
-    /// The shape is none that NCCL could print.
     #[error("{what} is {value}; choose a number from {least} to {most}")]
-    OutOfRange {
-        /// The flag.
-        what: &'static str,
-        /// Its value.
-        value: u32,
-        /// The smallest value allowed.
-        least: u32,
-        /// The largest value allowed.
-        most: u32,
-    },
-    /// The last node would be smaller than the others.
+    OutOfRange { what: &'static str, value: u32, least: u32, most: u32 },
     #[error("{ranks} ranks do not fill nodes of {gpus_per_node} GPUs; choose a multiple of {gpus_per_node}")]
     PartialNode {
         /// `--ranks`.
@@ -90,7 +79,6 @@ pub enum GenerateError {
         /// `--gpus-per-node`.
         gpus_per_node: u32,
     },
-    /// The log could not be written.
     #[error("the log cannot be written: {0}")]
     Write(#[from] io::Error),
 }

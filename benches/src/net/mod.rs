@@ -7,10 +7,10 @@ pub use ping::{Ways, answer, ask};
 pub use report::table;
 
 use crate::busy::Busy;
-use crate::lab::{Lab, LabError};
+use crate::lab::Lab;
 use crate::machine::load;
-use crate::program::FileError;
-use crate::results::{Origin, RecordError};
+use crate::program::{FileError, Outcome};
+use crate::results::Origin;
 use crate::statistics::Spread;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -66,23 +66,6 @@ pub const NETWORKS: [Network; 4] = [
 
 /// The latency goal: half a round trip of 8 bytes over that of bare sockets.
 const LATENCY_GOAL: f64 = 1.2;
-
-/// Why the benchmark did not finish.
-#[derive(Debug, thiserror::Error)]
-pub enum NetError {
-    /// A file or program cannot be read, written or started.
-    #[error(transparent)]
-    File(#[from] FileError),
-    /// The hosts did not come up.
-    #[error(transparent)]
-    Lab(#[from] LabError),
-    /// The result could not be recorded.
-    #[error(transparent)]
-    Record(#[from] RecordError),
-    /// A program gave no result.
-    #[error("{0}")]
-    Failed(String),
-}
 
 /// What is measured, and how often.
 #[derive(Debug)]
@@ -175,10 +158,7 @@ struct Latency {
 }
 
 /// Measures all networks.
-///
-/// # Errors
-/// The lab does not come up, or a program has no result.
-pub fn measure(test: &Test, mut progress: impl FnMut(&str)) -> Result<Report, NetError> {
+pub fn measure(test: &Test, mut progress: impl FnMut(&str)) -> Outcome<Report> {
     let root = std::path::absolute(".").map_err(FileError::at(Path::new(".")))?;
     let mut networks = Vec::new();
     let is_meant =
@@ -208,7 +188,7 @@ struct Rounds {
 
 impl Rounds {
     /// Every program once.
-    fn add(&mut self, lab: &Lab, test: &Test) -> Result<(), NetError> {
+    fn add(&mut self, lab: &Lab, test: &Test) -> Outcome<()> {
         let server =
             Background::start(lab.exec(2, Path::new("iperf3")).args(["-s", "-B", &Lab::address(2)]), "iperf3")?;
         for (at, streams) in STREAMS.into_iter().enumerate() {
@@ -277,9 +257,9 @@ impl Rounds {
 }
 
 impl Plugin {
-    fn add(&mut self, found: Found) -> Result<(), NetError> {
+    fn add(&mut self, found: Found) -> Outcome<()> {
         if let Some(error) = found.error {
-            return Err(NetError::Failed(format!("{}: {error}", found.label)));
+            return Err(format!("{}: {error}", found.label).into());
         }
         self.gb_per_s.push(found.bandwidth.iter().map(|row| row.gb_per_s).fold(0.0, f64::max));
         self.cpu_s_per_gb.extend(found.bandwidth.last().map(|row| row.cpu_s_per_gb));
@@ -290,7 +270,7 @@ impl Plugin {
 }
 
 /// What all streams together received, GB/s.
-fn iperf3(lab: &Lab, streams: u32, seconds: f64) -> Result<f64, NetError> {
+fn iperf3(lab: &Lab, streams: u32, seconds: f64) -> Outcome<f64> {
     let mut command = lab.exec(1, Path::new("iperf3"));
     command.args(["-J", "-c", &Lab::address(2), "-P", &streams.to_string(), "-t", &seconds.ceil().to_string()]);
     // A server that has just been started may not listen yet.
@@ -300,15 +280,15 @@ fn iperf3(lab: &Lab, streams: u32, seconds: f64) -> Result<f64, NetError> {
             return Ok(bits / 8e9);
         }
         if !answer["error"].as_str().is_some_and(|error| error.contains("refused") || error.contains("busy")) {
-            return Err(NetError::Failed(format!("iperf3 gave no result: {}", answer["error"])));
+            return Err(format!("iperf3 gave no result: {}", answer["error"]).into());
         }
         std::thread::sleep(Duration::from_millis(100));
     }
-    Err(NetError::Failed("iperf3's server does not listen".into()))
+    Err("iperf3's server does not listen".into())
 }
 
 /// One run of `busbw plugin check` with every plugin, busbw's own first.
-fn plugins(lab: &Lab, test: &Test) -> Result<Vec<Found>, NetError> {
+fn plugins(lab: &Lab, test: &Test) -> Outcome<Vec<Found>> {
     let mut command = lab.leading(&test.busbw);
     command.args(["plugin", "check", "--measure-only", "--json", "--repeat", "3", "--size", SIZES]);
     command.arg("--plugin").arg(&test.plugin);
@@ -320,12 +300,12 @@ fn plugins(lab: &Lab, test: &Test) -> Result<Vec<Found>, NetError> {
     }
     command.args([Lab::address(1), Lab::address(2)]);
     let answer: Answer = serde_json::from_value(json(&mut command, "busbw plugin check")?)
-        .map_err(|error| NetError::Failed(format!("busbw plugin check gave no result: {error}")))?;
+        .map_err(|error| format!("busbw plugin check gave no result: {error}"))?;
     Ok(answer.plugins)
 }
 
 /// Half a round trip of 8 bytes over bare non-blocking sockets, µs.
-fn bare_latency(lab: &Lab, test: &Test, ways: Ways) -> Result<f64, NetError> {
+fn bare_latency(lab: &Lab, test: &Test, ways: Ways) -> Outcome<f64> {
     let (mut server, mut asker) = (lab.exec(2, &test.own), lab.exec(1, &test.own));
     if ways == Ways::Each {
         server.arg("--each-way");
@@ -333,20 +313,20 @@ fn bare_latency(lab: &Lab, test: &Test, ways: Ways) -> Result<f64, NetError> {
     }
     let _server = Background::start(server.args(["--answer", &Lab::address(2)]), "the ping-pong")?;
     let answer = json(asker.args(["--ask", &Lab::address(2)]), "the ping-pong")?;
-    answer.as_f64().ok_or_else(|| NetError::Failed("the ping-pong gave no figure".into()))
+    answer.as_f64().ok_or_else(|| "the ping-pong gave no figure".into())
 }
 
-fn json(command: &mut Command, name: &str) -> Result<serde_json::Value, NetError> {
+fn json(command: &mut Command, name: &str) -> Outcome<serde_json::Value> {
     let ran = command.stdin(Stdio::null()).stderr(Stdio::inherit()).output().map_err(FileError::at(Path::new(name)))?;
     serde_json::from_slice(&ran.stdout)
-        .map_err(|_| NetError::Failed(format!("{name} gave no result: {}; its words are above", ran.status)))
+        .map_err(|_| format!("{name} gave no result: {}; its words are above", ran.status).into())
 }
 
 /// A process that is there while something is measured.
 struct Background(Child);
 
 impl Background {
-    fn start(command: &mut Command, name: &str) -> Result<Self, NetError> {
+    fn start(command: &mut Command, name: &str) -> Outcome<Self> {
         let quiet = command.stdin(Stdio::null()).stdout(Stdio::null());
         Ok(Background(quiet.spawn().map_err(FileError::at(Path::new(name)))?))
     }

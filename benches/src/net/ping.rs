@@ -44,9 +44,6 @@ fn serve(listener: &TcpListener, ways: Ways) -> io::Result<()> {
 }
 
 /// Half of the median round trip in µs.
-///
-/// # Errors
-/// Nobody answers.
 pub fn ask(address: &str, ways: Ways) -> io::Result<f64> {
     let there = connect(address)?;
     let back = if ways == Ways::Each { connect(address)? } else { there.try_clone()? };

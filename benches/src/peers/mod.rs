@@ -13,64 +13,8 @@ pub use scenario::{Case, Contestant, Goal, RunsOn, SCENARIOS, cases};
 pub use turn::Times;
 
 use crate::busy::Busy;
-use crate::lab::LabError;
-use crate::program::FileError;
-use crate::results::RecordError;
+use crate::program::Outcome;
 use std::collections::BTreeMap;
-use std::io;
-
-/// Why the benchmark did not finish.
-#[derive(Debug, thiserror::Error)]
-pub enum PeersError {
-    /// A program to measure is missing.
-    #[error("{program} is missing; {remedy}")]
-    Missing {
-        /// What is missing.
-        program: String,
-        /// How to get it.
-        remedy: &'static str,
-    },
-    /// A command could not be started.
-    #[error("{command} cannot be started: {error}")]
-    Start {
-        /// The command line.
-        command: String,
-        /// Why.
-        error: io::Error,
-    },
-    /// A command failed, or took too long and was ended.
-    #[error("{command} {how}{}", if said.is_empty() { String::new() } else { format!(":\n{said}") })]
-    Failed {
-        /// The command line.
-        command: String,
-        /// `ended with exit status: 1`.
-        how: String,
-        /// The end of its error output.
-        said: String,
-    },
-    /// A command did not print the time of a size that it was to measure.
-    #[error("{command} printed no time for {size} bytes; it printed:\n{said}")]
-    NoTime {
-        /// The command line.
-        command: String,
-        /// The size.
-        size: u64,
-        /// What it printed.
-        said: String,
-    },
-    /// The lab of hosts did not come up.
-    #[error(transparent)]
-    Lab(#[from] LabError),
-    /// Ranks cannot meet.
-    #[error("no free port: {0}")]
-    Port(io::Error),
-    /// A file or folder cannot be read or written.
-    #[error(transparent)]
-    File(#[from] FileError),
-    /// The result could not be recorded.
-    #[error(transparent)]
-    Record(#[from] RecordError),
-}
 
 /// What a case's contestants took: for each of them and each size, one time per repetition.
 #[derive(Debug)]
@@ -88,12 +32,7 @@ pub struct Measured {
 ///
 /// # Errors
 /// A contestant fails, or the lab does not come up.
-pub fn measure(
-    case: Case,
-    kit: &Kit,
-    repetitions: usize,
-    mut progress: impl FnMut(&str),
-) -> Result<Measured, PeersError> {
+pub fn measure(case: Case, kit: &Kit, repetitions: usize, mut progress: impl FnMut(&str)) -> Outcome<Measured> {
     let labs = case.labs(&kit.root)?;
     let busy = Busy::per_core(case.busy);
     let run = |contestant: &Contestant, plan: &[Step]| turn::take(contestant, &case, plan, kit, &labs);

@@ -1,11 +1,10 @@
 //! The contestants' programs: what they need, and the command lines that measure some sizes.
 
-use super::PeersError;
 use super::plan::Step;
 use super::scenario::Case;
 use crate::lab::Lab;
 use crate::machine::tool_version;
-use crate::program::FileError;
+use crate::program::{FileError, Outcome};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::net::TcpListener;
@@ -58,10 +57,7 @@ impl Program {
     }
 
     /// Looks for what it needs.
-    ///
-    /// # Errors
-    /// Something is missing.
-    pub fn check(self, kit: &Kit) -> Result<(), PeersError> {
+    pub fn check(self, kit: &Kit) -> Outcome<()> {
         let peers = "run scripts/setup-peers";
         let (file, remedy) = match self {
             Program::Busbw => (kit.busbw.clone(), "build it with `make build` or name one with --busbw PATH"),
@@ -69,7 +65,7 @@ impl Program {
             Program::Mpich => (kit.mpi_program("mpich"), peers),
             Program::Gloo => (kit.python.clone(), peers),
         };
-        if file.is_file() { Ok(()) } else { Err(PeersError::Missing { program: file.display().to_string(), remedy }) }
+        if file.is_file() { Ok(()) } else { Err(format!("{} is missing; {remedy}", file.display()).into()) }
     }
 
     /// Its name and the version that it prints of itself: `Open MPI 4.1.4`.
@@ -90,7 +86,7 @@ impl Program {
     ///
     /// # Errors
     /// A port or a file cannot be had.
-    pub fn jobs(self, case: &Case, steps: &[Step], kit: &Kit, lab: Option<&Lab>) -> Result<Vec<Job>, PeersError> {
+    pub fn jobs(self, case: &Case, steps: &[Step], kit: &Kit, lab: Option<&Lab>) -> Outcome<Vec<Job>> {
         Ok(match self {
             Program::Busbw => {
                 // One job per size: in a sweep, nccl-tests' small sizes walk through the largest size's buffer, which
@@ -178,7 +174,7 @@ fn open_mpi(program: PathBuf, arguments: Vec<String>, case: &Case, lab: Option<&
     command
 }
 
-fn mpich(case: &Case, steps: &[Step], kit: &Kit, lab: Option<&Lab>) -> Result<Command, PeersError> {
+fn mpich(case: &Case, steps: &[Step], kit: &Kit, lab: Option<&Lab>) -> Outcome<Command> {
     let ranks = case.ranks.to_string();
     let mut command = match lab {
         None => Command::new("mpirun.mpich"),
@@ -197,7 +193,7 @@ fn mpich(case: &Case, steps: &[Step], kit: &Kit, lab: Option<&Lab>) -> Result<Co
 }
 
 /// Hydra takes the remote shell as one path, without arguments.
-fn write_agent(kit: &Kit, lab: &Lab) -> Result<PathBuf, PeersError> {
+fn write_agent(kit: &Kit, lab: &Lab) -> Outcome<PathBuf> {
     use std::os::unix::fs::PermissionsExt as _;
     let path = kit.scratch.join(MPICH_AGENT);
     let write = || {
@@ -208,8 +204,8 @@ fn write_agent(kit: &Kit, lab: &Lab) -> Result<PathBuf, PeersError> {
     Ok(path)
 }
 
-fn gloo(case: &Case, steps: &[Step], kit: &Kit, lab: Option<&Lab>) -> Result<Job, PeersError> {
-    let port = free_port().map_err(PeersError::Port)?;
+fn gloo(case: &Case, steps: &[Step], kit: &Kit, lab: Option<&Lab>) -> Outcome<Job> {
+    let port = free_port().map_err(|error| format!("no free port: {error}"))?;
     let program = kit.root.join("benches/peers/gloo_collectives.py");
     let rank = |rank: u32| {
         let mut command = match lab {

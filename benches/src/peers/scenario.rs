@@ -1,8 +1,8 @@
 //! What is compared: places, collectives, sizes, contestants, and the goals that busbw has set itself.
 
-use super::PeersError;
 use super::program::Program;
 use crate::lab::Lab;
+use crate::program::Outcome;
 use busbw_model::Collective;
 use serde::Serialize;
 use std::path::Path;
@@ -50,7 +50,6 @@ pub enum RunsOn {
 pub struct Contestant {
     /// Its name in tables.
     pub name: &'static str,
-    /// The program.
     pub program: Program,
     /// Where it runs.
     pub place: RunsOn,
@@ -73,7 +72,6 @@ pub enum Goal {
 pub struct Case {
     /// The scenario that it belongs to.
     pub scenario: &'static str,
-    /// The collective.
     pub collective: Collective,
     /// How many ranks.
     pub ranks: u32,
@@ -106,10 +104,7 @@ impl Case {
     }
 
     /// Brings up the labs where contestants run, in the order of the case's places.
-    ///
-    /// # Errors
-    /// One does not come up.
-    pub fn labs(&self, root: &Path) -> Result<Vec<(RunsOn, Lab)>, PeersError> {
+    pub fn labs(&self, root: &Path) -> Outcome<Vec<(RunsOn, Lab)>> {
         let mut places: Vec<RunsOn> = Vec::new();
         for contestant in &self.contestants {
             if contestant.place != RunsOn::Machine && !places.contains(&contestant.place) {

@@ -1,11 +1,10 @@
 //! One turn of one contestant: runs its jobs within a limit and reads the times.
 
-use super::PeersError;
 use super::plan::Step;
 use super::program::{Job, Kit, Program};
 use super::scenario::{Case, Contestant, RunsOn};
 use crate::lab::Lab;
-use crate::program::FileError;
+use crate::program::{FileError, Outcome};
 use busbw_model::{BenchRow, Collective};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -27,13 +26,7 @@ const REPEATED_LINES: usize = 8;
 ///
 /// # Errors
 /// A job fails, takes too long, or prints no time for a size.
-pub fn take(
-    contestant: &Contestant,
-    case: &Case,
-    steps: &[Step],
-    kit: &Kit,
-    labs: &[(RunsOn, Lab)],
-) -> Result<Times, PeersError> {
+pub fn take(contestant: &Contestant, case: &Case, steps: &[Step], kit: &Kit, labs: &[(RunsOn, Lab)]) -> Outcome<Times> {
     let lab = labs.iter().find(|(place, _)| *place == contestant.place).map(|(_, lab)| lab);
     let mut times = Times::new();
     let mut shown = String::new();
@@ -49,7 +42,7 @@ pub fn take(
         });
     }
     match steps.iter().find(|step| !times.contains_key(&step.size)) {
-        Some(step) => Err(PeersError::NoTime { command: shown, size: step.size, said }),
+        Some(step) => Err(format!("{shown} printed no time for {} bytes; it printed:\n{said}", step.size).into()),
         None => Ok(times),
     }
 }
@@ -75,7 +68,7 @@ fn lines(text: &str) -> Times {
 }
 
 /// Runs the commands of a job at the same time. Returns what the first one printed.
-fn run(job: Job, scratch: &Path) -> Result<String, PeersError> {
+fn run(job: Job, scratch: &Path) -> Outcome<String> {
     let mut ranks = Ranks(Vec::new());
     for (index, mut command) in job.into_iter().enumerate() {
         let file = |kind: &str| {
@@ -85,7 +78,7 @@ fn run(job: Job, scratch: &Path) -> Result<String, PeersError> {
         command.stdin(Stdio::null()).stdout(file("out")?).stderr(file("err")?).process_group(0);
         end_with_this_process(&mut command);
         let shown = line(&command);
-        let child = command.spawn().map_err(|error| PeersError::Start { command: shown.clone(), error })?;
+        let child = command.spawn().map_err(|error| format!("{shown} cannot be started: {error}"))?;
         ranks.0.push((shown, child));
     }
     ranks.wait(scratch)?;
@@ -109,7 +102,7 @@ fn end_with_this_process(command: &mut Command) {
 struct Ranks(Vec<(String, Child)>);
 
 impl Ranks {
-    fn wait(&mut self, scratch: &Path) -> Result<(), PeersError> {
+    fn wait(&mut self, scratch: &Path) -> Outcome<()> {
         let started = Instant::now();
         let mut running: Vec<usize> = (0..self.0.len()).collect();
         while !running.is_empty() {
@@ -131,7 +124,7 @@ impl Ranks {
             }
             if let Some((index, how)) = failed {
                 let said = last_lines(&text(&scratch.join(format!("{index}.err"))));
-                return Err(PeersError::Failed { command: self.0[index].0.clone(), how, said });
+                return Err(crate::program::failed(&self.0[index].0, &how, &said));
             }
             std::thread::sleep(LOOK_AGAIN);
         }
@@ -174,7 +167,6 @@ fn last_lines(text: &str) -> String {
 #[allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 mod tests {
     use super::*;
-    use crate::scratch::Scratch;
 
     fn shell(script: &str) -> Command {
         let mut command = Command::new("sh");
@@ -204,7 +196,7 @@ mod tests {
 
     #[test]
     fn the_first_command_speaks_and_any_may_fail() {
-        let scratch = Scratch::new().unwrap();
+        let scratch = tempfile::tempdir().unwrap();
         let said = run(vec![shell("echo 8 1.5"), shell("echo 8 9")], scratch.path()).unwrap();
         assert_eq!(lines(&said), Times::from([(8, 1.5)]));
         let failed = run(vec![shell("sleep 100"), shell("echo no room >&2; exit 3")], scratch.path()).unwrap_err();

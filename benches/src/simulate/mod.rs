@@ -4,10 +4,9 @@ mod report;
 
 pub use report::{Report, table};
 
-use crate::measure::{MeasureError, Sample, Tool};
-use crate::program::FileError;
+use crate::measure::{Sample, Tool};
+use crate::program::Outcome;
 use crate::random::Random;
-use crate::results::RecordError;
 use busbw_model::{GBps, PathType};
 use busbw_predict::cluster::{
     Cores, Cpu, CpuVendor, Fabric, Generation, Gpu, GpuLinks, NetTransport, Nics, Routing, Uplinks, Wiring,
@@ -68,9 +67,6 @@ impl Case {
     }
 
     /// Simulates the case on one thread; returns the lowest busbw found, which shows that something was simulated.
-    ///
-    /// # Errors
-    /// The simulation fails.
     pub fn simulate(self, gpus: u32) -> Result<GBps, SimulationError> {
         let cluster = three_levels(gpus);
         let rings = Traffic::of_cluster(&cluster)?;
@@ -139,35 +135,15 @@ pub struct Measured {
     pub samples: Vec<Sample>,
 }
 
-/// Why the benchmark did not finish.
-#[derive(Debug, thiserror::Error)]
-pub enum SimulateError {
-    /// A file or folder cannot be read or written.
-    #[error(transparent)]
-    File(#[from] FileError),
-    /// A run failed.
-    #[error(transparent)]
-    Measure(#[from] MeasureError),
-    /// The fabric cannot be simulated.
-    #[error(transparent)]
-    Simulation(#[from] SimulationError),
-    /// The result could not be recorded.
-    #[error(transparent)]
-    Record(#[from] RecordError),
-}
-
 /// Measures every case at every size of at most `largest` GPUs, `runs` times in turn. Each run is a process of its own, so
 /// that its memory can be told: `program` is called with `--only CASE --gpus N`.
-///
-/// # Errors
-/// A run fails.
 pub fn measure(
     program: &Path,
     largest: u32,
     runs: u16,
     scratch: &Path,
     mut progress: impl FnMut(&str),
-) -> Result<Vec<Measured>, SimulateError> {
+) -> Outcome<Vec<Measured>> {
     let sizes = SIZES.into_iter().filter(|&gpus| gpus <= largest);
     let cases = sizes.flat_map(|gpus| Case::ALL.map(|case| Measured { case, gpus, samples: Vec::new() }));
     let mut measured: Vec<Measured> = cases.collect();

@@ -1,9 +1,8 @@
 //! Racing on two hosts of the lab whose TCP flows are limited, beside the whole grid: how near to the best, in how many runs.
 
-use super::TuneError;
 use crate::lab::Lab;
 use crate::machine::load;
-use crate::program::FileError;
+use crate::program::{FileError, Outcome};
 use crate::results::Origin;
 use busbw_model::Bytes;
 use serde::{Deserialize, Serialize};
@@ -97,8 +96,8 @@ struct Trials {
 }
 
 impl Answer {
-    fn read(result: &Value) -> Result<Self, TuneError> {
-        serde_json::from_value(result.clone()).map_err(|error| TuneError::Sweep(format!("printed no result: {error}")))
+    fn read(result: &Value) -> Outcome<Self> {
+        serde_json::from_value(result.clone()).map_err(|error| format!("busbw tune printed no result: {error}").into())
     }
 
     fn mean(&self, settings: &BTreeMap<String, String>) -> Option<f64> {
@@ -107,10 +106,7 @@ impl Answer {
 }
 
 /// Sweeps the whole grid, then races as often as the test says.
-///
-/// # Errors
-/// The lab does not come up, or a sweep has no result.
-pub fn measure(test: Test, scratch: &Path, mut progress: impl FnMut(&str)) -> Result<Report, TuneError> {
+pub fn measure(test: Test, scratch: &Path, mut progress: impl FnMut(&str)) -> Outcome<Report> {
     let root = std::path::absolute(".").map_err(FileError::at(Path::new(".")))?;
     let lab = Lab::up(&root, LAB, 2, &["--flow-rate", FLOW_RATE])?;
     progress("the whole grid");
@@ -131,7 +127,7 @@ fn percent(share: f64) -> String {
     format!("{:.0}", share * 100.0)
 }
 
-fn sweep(lab: &Lab, test: &Test, flags: &[&str], store: &Path) -> Result<Swept, TuneError> {
+fn sweep(lab: &Lab, test: &Test, flags: &[&str], store: &Path) -> Outcome<Swept> {
     let (size, iterations) = (test.size.0.to_string(), test.iterations.to_string());
     let hosts = [1, 2].map(|host| format!("{}:1", Lab::address(host))).join(",");
     let mut command = lab.leading(&test.busbw);
@@ -143,7 +139,7 @@ fn sweep(lab: &Lab, test: &Test, flags: &[&str], store: &Path) -> Result<Swept, 
     let ran = command.output().map_err(FileError::at(&test.busbw))?;
     let (seconds, load_after) = (began.elapsed().as_secs_f64(), load());
     let mut result: Value = serde_json::from_slice(&ran.stdout)
-        .map_err(|_| TuneError::Sweep(format!("gave no result: {}; its words are above", ran.status)))?;
+        .map_err(|_| format!("busbw tune gave no result: {}; its words are above", ran.status))?;
     if let Some(Value::String(command)) = result.get_mut("command") {
         // Where this machine keeps busbw is nobody's business.
         *command = command.replace(&*test.busbw.to_string_lossy(), "busbw");
@@ -152,7 +148,7 @@ fn sweep(lab: &Lab, test: &Test, flags: &[&str], store: &Path) -> Result<Swept, 
 }
 
 impl Raced {
-    fn of(seed: u32, swept: Swept, grid: &Swept) -> Result<Self, TuneError> {
+    fn of(seed: u32, swept: Swept, grid: &Swept) -> Outcome<Self> {
         let (race, all) = (Answer::read(&swept.result)?, Answer::read(&grid.result)?);
         let settings = race.best.map(|best| best.settings).unwrap_or_default();
         let best = all.settings.iter().filter_map(|setting| setting.mean).reduce(f64::max);

@@ -3,33 +3,3 @@
 
 pub mod hosts;
 pub mod simulated;
-
-use crate::lab::LabError;
-use crate::program::FileError;
-use crate::results::RecordError;
-use std::path::PathBuf;
-
-/// The benchmark could not be made.
-#[derive(Debug, thiserror::Error)]
-pub enum TuneError {
-    /// A file cannot be read.
-    #[error("{0}; run it from the repository's root")]
-    File(#[from] FileError),
-    /// The sweep's file holds no settings.
-    #[error("{}: a line is no setting with mean and deviation: {line}", path.display())]
-    Line {
-        /// Which.
-        path: PathBuf,
-        /// The line.
-        line: String,
-    },
-    /// The lab did not come up.
-    #[error(transparent)]
-    Lab(#[from] LabError),
-    /// busbw did not give a result.
-    #[error("busbw tune {0}")]
-    Sweep(String),
-    /// The result cannot be written.
-    #[error(transparent)]
-    Record(#[from] RecordError),
-}

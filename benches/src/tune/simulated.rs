@@ -2,8 +2,7 @@
 //!
 //! Where the report made one run and gives no deviation, the mean of those that it gives is taken.
 
-use super::TuneError;
-use crate::program::FileError;
+use crate::program::{FileError, Outcome};
 use crate::random::Random;
 use crate::results::Origin;
 use busbw_tune::race::{Race, Rules};
@@ -60,12 +59,12 @@ struct Raced {
 }
 
 /// Reads the sweep of the third field report.
-///
-/// # Errors
-/// The file is not there, or is another.
-pub fn arms(path: &Path) -> Result<Vec<Arm>, TuneError> {
-    let text = fs::read_to_string(path).map_err(FileError::at(path))?;
-    let failed = |line: &str| TuneError::Line { path: path.to_path_buf(), line: line.to_string() };
+pub fn arms(path: &Path) -> Outcome<Vec<Arm>> {
+    let text = fs::read_to_string(path)
+        .map_err(FileError::at(path))
+        .map_err(|error| format!("{error}; run it from the repository's root"))?;
+    let failed =
+        |line: &str| format!("{}: a line is no setting with mean and deviation: {line}", path.display()).into();
     let mut rows = Vec::new();
     for line in text.lines().skip(1) {
         let cells: Vec<&str> = line.split(',').collect();

@@ -45,7 +45,7 @@ pub fn run(flags: &Explain) -> Result<ExitCode, String> {
         ..UserFacts::default()
     };
     let diagnosis = busbw_diagnose::diagnose_with(&run, &given.with_gpus(flags.gpus.clone()));
-    if run.is_empty() && diagnosis.findings.is_empty() {
+    if busbw_diagnose::is_unknown(&run, &diagnosis) {
         return Err(unknown(&run, &files, &book));
     }
     let style = flags.screen.style(flags.output.file());

@@ -25,6 +25,11 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     time_within(text, Duration::from_millis(10)..=Duration::from_secs(3600))
 }
 
+/// A time from 10 ms to a day.
+pub fn span(text: &str) -> Result<Duration, String> {
+    time_within(text, Duration::from_millis(10)..=Duration::from_secs(24 * 3600))
+}
+
 /// A time of at least a little and at most a while.
 pub fn time_within(text: &str, allowed: RangeInclusive<Duration>) -> Result<Duration, String> {
     let time = busbw_model::time(text).map_err(|error| error.to_string())?;

@@ -1,7 +1,5 @@
 //! NCCL's algorithms and protocols, by the names that `NCCL_ALGO` and `NCCL_PROTO` take.
 
-use std::fmt;
-
 named! {
     /// NCCL's algorithms, in the order of their numbers (`src/include/plugin/nccl_tuner.h`, 2.30).
     pub enum Algorithm {
@@ -58,16 +56,4 @@ impl Protocol {
 
 fn plain(name: &str) -> String {
     name.chars().filter(|c| !matches!(c, '_' | '-')).collect::<String>().to_ascii_lowercase()
-}
-
-impl fmt::Display for Algorithm {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-impl fmt::Display for Protocol {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
 }

@@ -1,7 +1,6 @@
 //! Collectives, datatypes and reductions, and the factor that turns algbw into busbw.
 
 use crate::units::GBps;
-use std::fmt;
 
 named! {
     /// A collective operation as nccl-tests names and measures it.
@@ -79,12 +78,6 @@ impl Collective {
     /// The busbw of an algbw over `nranks` ranks.
     pub fn busbw(self, algbw: GBps, nranks: u32) -> GBps {
         GBps(algbw.0 * self.busbw_factor(nranks))
-    }
-}
-
-impl fmt::Display for Collective {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
     }
 }
 

@@ -24,24 +24,38 @@ pub struct RunComparison {
 }
 
 /// One of the runs.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "Run")]
 pub struct ComparedRun {
-    /// Its name: the path as given.
+    /// The path as given.
     pub name: String,
     /// What it measured.
     pub collective: Option<Collective>,
     /// Over how many ranks.
     pub nranks: Option<u32>,
     /// How often a size was measured, at most.
+    #[schemars(range(min = 1))]
     pub repetitions: usize,
-    /// The highest busbw and its size.
-    pub peak: Option<(Bytes, GBps)>,
-    /// Mean busbw over sizes, as the program printed it.
-    pub average: Option<GBps>,
+    /// The size of the highest busbw.
+    pub peak_size_bytes: Option<Bytes>,
+    /// The highest busbw.
+    pub peak_busbw_gbs: Option<GBps>,
+    /// Mean over sizes, as the program printed it.
+    pub avg_busbw_gbs: Option<GBps>,
     /// What carried the traffic between nodes, if known.
     pub network: Option<Carrier>,
-    /// What `explain` finds wrong with it, or right: code and title.
-    pub findings: Vec<(Code, String)>,
+    /// What busbw explain finds.
+    pub findings: Vec<ComparedFinding>,
+}
+
+/// A finding of one of the runs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "Found")]
+pub struct ComparedFinding {
+    /// What it is about.
+    pub code: Code,
+    /// What is the matter.
+    pub title: String,
 }
 
 /// What carried the traffic between nodes.
@@ -92,16 +106,27 @@ pub struct ComparedCell {
 }
 
 /// The first run against another.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Contest {
-    /// Which of the runs the other is.
+    /// Index into runs.
+    #[schemars(range(min = 1))]
     pub other: usize,
     /// Ranges of sizes in which one is better, or neither.
     pub ranges: Vec<SizeRange>,
     /// Small messages, where latency decides.
     pub small: Option<SmallMessages>,
-    /// The largest size that both measured, and the first's busbw over the other's.
-    pub largest: Option<(Bytes, f64)>,
+    /// The largest size that both measured.
+    pub largest: Option<LargestCompared>,
+}
+
+/// The largest size that both runs measured.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "Largest")]
+pub struct LargestCompared {
+    /// The size.
+    pub size_bytes: Bytes,
+    /// The first's busbw over the other's.
+    pub ratio: f64,
 }
 
 /// Neighbouring sizes with one outcome.
@@ -187,8 +212,9 @@ mod tests {
             collective: None,
             nranks: None,
             repetitions: 1,
-            peak: None,
-            average: None,
+            peak_size_bytes: None,
+            peak_busbw_gbs: None,
+            avg_busbw_gbs: None,
             network: None,
             findings: Vec::new(),
         };

@@ -2,7 +2,7 @@
 //! `monitor` what moves.
 
 use crate::{Code, Severity};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 /// What the file holds.
 #[derive(Debug, Deserialize)]
@@ -14,33 +14,20 @@ pub struct Counters {
     pub counter: Vec<Counter>,
 }
 
-/// Where a counter is found.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Family {
-    /// `counters/` and `hw_counters/` of a port of an RDMA device.
-    Rdma,
-    /// `statistics/` of a network interface.
-    Interface,
-    /// The driver of a network interface (`ethtool -S`).
-    Driver,
-    /// `/proc/net/snmp` and `netstat`.
-    Tcp,
-}
-
-impl Family {
-    /// All of them.
-    pub const ALL: [Family; 4] = [Family::Rdma, Family::Interface, Family::Driver, Family::Tcp];
-
-    /// As in `counters.toml` and in files of thresholds.
-    pub fn name(self) -> &'static str {
-        match self {
-            Family::Rdma => "rdma",
-            Family::Interface => "interface",
-            Family::Driver => "driver",
-            Family::Tcp => "tcp",
-        }
+named! {
+    /// Where a counter is found.
+    pub enum Family {
+        /// `counters/` and `hw_counters/` of a port of an RDMA device.
+        Rdma = "rdma",
+        /// `statistics/` of a network interface.
+        Interface = "interface",
+        /// The driver of a network interface (`ethtool -S`).
+        Driver = "driver",
+        /// `/proc/net/snmp` and `netstat`.
+        Tcp = "tcp",
     }
+    /// As in `counters.toml` and in files of thresholds.
+    name
 }
 
 named! {

@@ -137,6 +137,33 @@ pub struct Finding {
     pub if_slow: bool,
 }
 
+impl Finding {
+    /// One that no line shows, and for which nothing is to be done.
+    pub fn new(
+        code: Code,
+        severity: Severity,
+        confidence: f64,
+        title: impl Into<String>,
+        explanation: impl Into<String>,
+    ) -> Self {
+        let (title, explanation, evidence, remedy) = (title.into(), explanation.into(), Vec::new(), Vec::new());
+        let (expected_gain, suspects, alternatives, if_slow) = (None, None, Vec::new(), false);
+        Finding {
+            code,
+            severity,
+            confidence,
+            title,
+            explanation,
+            evidence,
+            remedy,
+            expected_gain,
+            suspects,
+            alternatives,
+            if_slow,
+        }
+    }
+}
+
 /// Another cause of what a finding shows.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -266,6 +293,23 @@ pub struct Judged {
     /// What would decide it, as a sentence that ends in a question or a command; for what is undecided.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub question: Option<String>,
+}
+
+impl Judged {
+    /// Something of which no speed was measured, and that leaves nothing open.
+    pub fn new(subject: Subject, what: impl Into<String>, how: impl Into<String>, outcome: Judgement) -> Self {
+        Judged { subject, what: what.into(), how: how.into(), speed: None, outcome, question: None }
+    }
+
+    /// Something that only the answer to a question would decide.
+    pub fn open(
+        subject: Subject,
+        what: impl Into<String>,
+        how: impl Into<String>,
+        question: impl Into<String>,
+    ) -> Self {
+        Judged { question: Some(question.into()), ..Judged::new(subject, what, how, Judgement::Undecided) }
+    }
 }
 
 /// Measured and expected speed.

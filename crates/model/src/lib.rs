@@ -65,8 +65,8 @@ pub use communicator::{
     TransportKind, Tree, TreeLinks,
 };
 pub use comparison::{
-    Carrier, ComparedCell, ComparedRow, ComparedRun, Contest, Difference, DifferenceKind, Faster, RunComparison,
-    SizeRange, SmallMessages, short_names,
+    Carrier, ComparedCell, ComparedFinding, ComparedRow, ComparedRun, Contest, Difference, DifferenceKind, Faster,
+    LargestCompared, RunComparison, SizeRange, SmallMessages, short_names,
 };
 pub use copies::{CopyRate, CopyTable};
 pub use culprit::{Culprit, CulpritClass, Slower, Suspects, Waiting};

@@ -1,9 +1,5 @@
 //! An exchange between all ranks that is not even: what each sends to each, and who is busiest.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-use std::fmt;
-
 /// What each rank sends to each.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Load {
@@ -205,33 +201,21 @@ fn share_below(rank: usize, ranks: usize, part: f64) -> f64 {
     (part * ranks as f64 - rank as f64).clamp(0.0, 1.0)
 }
 
-/// Towards a rank or away from it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-#[allow(missing_docs)]
-pub enum Direction {
-    Sends,
-    Receives,
+named! {
+    /// Towards a rank or away from it.
+    #[allow(missing_docs)]
+    pub enum Direction {
+        Sends = "sends",
+        Receives = "receives",
+    }
+    /// `sends`, `receives`.
+    name
 }
 
 impl Direction {
-    /// `sends`, `receives`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Direction::Sends => "sends",
-            Direction::Receives => "receives",
-        }
-    }
-
     /// The direction of a name.
     pub fn from_name(name: &str) -> Option<Self> {
-        [Direction::Sends, Direction::Receives].into_iter().find(|direction| direction.name() == name)
-    }
-}
-
-impl fmt::Display for Direction {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
+        Self::ALL.into_iter().find(|direction| direction.name() == name)
     }
 }
 

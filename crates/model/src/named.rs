@@ -1,6 +1,7 @@
 //! Enums whose values have a name in text and JSON.
 
 /// Declares such an enum: each value with its name, the list of all in their order, and the function that gives the name.
+#[macro_export]
 macro_rules! named {
     ($(#[$of_enum:meta])* pub enum $Enum:ident { $($(#[$of_value:meta])* $value:ident = $text:literal,)* }
      $(#[$of_name:meta])* $name:ident) => {
@@ -19,6 +20,12 @@ macro_rules! named {
                 match self {
                     $($Enum::$value => $text,)*
                 }
+            }
+        }
+
+        impl std::fmt::Display for $Enum {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.pad(self.$name())
             }
         }
     };

@@ -21,7 +21,6 @@ use crate::topology::{SystemDump, TopoMatrix, XmlGraphs, XmlTopology};
 use crate::torch::{FlightDump, ProcessGroup, TorchStatement};
 use crate::watch::Watched;
 use std::collections::BTreeMap;
-use std::fmt;
 
 /// What a set of inputs says.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -136,9 +135,11 @@ named! {
     name
 }
 
-impl fmt::Display for InputKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
+impl InputKind {
+    /// Whether a tool printed it that asks or measures machines, without NCCL.
+    pub fn is_of_tool(self) -> bool {
+        use InputKind::{Busbw, HostFacts, Nvbandwidth, Perftest, RdmaCheck, RdmaMonitor};
+        matches!(self, Busbw | HostFacts | Nvbandwidth | Perftest | RdmaCheck | RdmaMonitor)
     }
 }
 
@@ -167,6 +168,7 @@ impl Run {
         self.inputs.iter().all(|i| i.kinds.is_empty())
             && self.ends.is_empty()
             && self.nccl.versions.is_empty()
+            && self.versions.is_empty()
             && self.statements.iter().all(|statement| statement.speaker == Speaker::Program)
     }
 }

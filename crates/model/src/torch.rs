@@ -343,12 +343,14 @@ pub enum MismatchKind {
 }
 
 impl ProcessGroup {
-    /// The ranks that are behind the others in what they enqueued, with their last number, and the others' last number. A
-    /// rank that never enqueued what the others wait for is the one to look at: its program went another way, is busy, or
-    /// has died.
+    /// The ranks that are behind the others in what they enqueued, with their last number, and the number in which the others wait: where
+    /// none tells that, their last. A rank that never enqueued what the others wait for is the one to look at: its program went another way,
+    /// is busy, or has died. What others enqueued behind that shows nothing: of some ranks, only what they wait in is known.
     pub fn behind(&self) -> Option<(Vec<u32>, u64, u64)> {
         let enqueued = || self.ranks.iter().filter_map(|(rank, r)| Some((*rank, r.standing.enqueued?)));
-        let last = enqueued().map(|(_, sequence)| sequence).max()?;
+        let waits_in = self.ranks.values().filter_map(|r| r.stuck_in.as_ref()).filter(|work| !work.is_between_two());
+        let waits_in = waits_in.map(|work| work.sequence).max();
+        let last = waits_in.or_else(|| enqueued().map(|(_, sequence)| sequence).max())?;
         let first = enqueued().map(|(_, sequence)| sequence).min()?;
         let ranks = enqueued().filter(|(_, sequence)| *sequence == first).map(|(rank, _)| rank).collect();
         (first < last).then_some((ranks, first, last))
@@ -361,6 +363,11 @@ impl ProcessGroup {
 }
 
 impl TorchWork {
+    /// Whether one rank sends to another, which has numbers of its own.
+    pub fn is_between_two(&self) -> bool {
+        ["SEND", "RECV"].iter().any(|op| self.op.starts_with(op))
+    }
+
     /// Whether the operation needs the same number of elements on all ranks, so that a difference is an error.
     pub fn has_equal_sizes(&self) -> bool {
         const EQUAL: [&str; 5] = ["ALLREDUCE", "BROADCAST", "REDUCE", "_ALLGATHER_BASE", "_REDUCE_SCATTER_BASE"];
@@ -382,6 +389,11 @@ mod tests {
         group.ranks = BTreeMap::from([(0, standing(315)), (1, standing(315)), (3, standing(182))]);
         assert_eq!(group.behind(), Some((vec![3], 182, 315)));
         assert_eq!(group.silent(), [2]);
+        let waits = |sequence| Some(TorchWork { sequence, ..TorchWork::default() });
+        group.ranks.entry(0).or_default().stuck_in = waits(183);
+        assert_eq!(group.behind(), Some((vec![3], 182, 183)));
+        group.ranks.entry(0).or_default().stuck_in = waits(182);
+        assert_eq!(group.behind(), None, "all have enqueued it");
         group.ranks.remove(&3);
         assert_eq!(group.behind(), None);
     }

@@ -58,7 +58,7 @@ fn explained(paths: &[PathBuf], cluster: Option<&Path>, threads: Option<NonZeroU
     let cluster = cluster.map(described).transpose()?;
     let run = read(&sources(paths), &ReadOptions { threads, ..ReadOptions::default() })?;
     let diagnosis = diagnose_on(&run, cluster.as_ref());
-    if run.is_empty() && diagnosis.findings.is_empty() {
+    if busbw_diagnose::is_unknown(&run, &diagnosis) {
         return Err(ReadError::unknown(&run).into());
     }
     Ok(json::explain(&run, &diagnosis))

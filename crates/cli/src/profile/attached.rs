@@ -1,7 +1,8 @@
 //! `busbw profile --attach`: reads the events of a job that runs on this host.
 
-use super::{LOOK_UP, Profile, host_name};
+use super::{LOOK_UP, Profile};
 use crate::output::{self, Refusal};
+use crate::watch::host_name;
 use busbw_model::Profile as Profiled;
 use busbw_monitor::Stop;
 use busbw_profile::Agent;

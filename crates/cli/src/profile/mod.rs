@@ -7,7 +7,6 @@ pub use started::record;
 
 use crate::flags::{Attach, Format, Look, Output};
 use crate::{described, output, values};
-use busbw_launch::host;
 use busbw_model::{Bytes, Collective, Profile as Profiled, ProfileSource};
 use busbw_predict::Cluster;
 use busbw_profile::{Report, Trace};
@@ -39,7 +38,7 @@ pub struct Profile {
     attach: Attach,
 
     /// Duration of each measurement [default: until Ctrl-C or the end of the job]
-    #[arg(long, value_name = "TIME", requires = "attach", value_parser = length)]
+    #[arg(long, value_name = "TIME", requires = "attach", value_parser = values::span)]
     seconds: Option<Duration>,
 
     /// Put the traces together that busbw profile --trace wrote on several hosts
@@ -91,10 +90,6 @@ Exit status:
 /// How long the end of the job may go unnoticed where nothing wakes this process.
 const LOOK_UP: Duration = Duration::from_millis(100);
 
-fn length(text: &str) -> Result<Duration, String> {
-    values::time_within(text, Duration::from_millis(10)..=Duration::from_secs(24 * 3600))
-}
-
 pub fn run(flags: &Profile) -> Result<ExitCode, Refusal> {
     let cluster = flags.cluster.as_ref().map(|path| described::cluster(std::slice::from_ref(path))).transpose()?;
     let mut profile = match (flags.command.is_empty(), flags.merge.is_empty()) {
@@ -122,10 +117,6 @@ impl Profile {
         }
         Ok(Report::new(self.trace.as_deref().map(trace).transpose()?))
     }
-}
-
-fn host_name() -> String {
-    host::name(&|name| std::env::var(name).ok())
 }
 
 fn trace(path: &Path) -> Result<Trace, String> {

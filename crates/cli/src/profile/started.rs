@@ -1,7 +1,8 @@
 //! `busbw profile -- COMMAND`: starts a job and reads its events until it ends.
 
-use super::{LOOK_UP, Profile, host_name};
+use super::{LOOK_UP, Profile};
 use crate::output::{self, Refusal};
+use crate::watch::host_name;
 use busbw_launch::attendant::Attendant;
 use busbw_model::Profile as Profiled;
 use busbw_profile::{Agent, Report};

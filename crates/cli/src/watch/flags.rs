@@ -29,7 +29,7 @@ pub struct Watch {
 
     /// How long nothing may move between ranks before the job is said to hang; never less than three times the longest
     /// standstill that the job overcame by itself
-    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = limit)]
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = values::span)]
     pub stall: Duration,
 
     /// Folder for the facts, the stacks, the job's output and the page [default: busbw-watch/HOST]
@@ -54,10 +54,6 @@ pub struct Watch {
 
     #[command(flatten)]
     pub quiet: Quiet,
-}
-
-fn limit(text: &str) -> Result<Duration, String> {
-    values::time_within(text, Duration::from_millis(10)..=Duration::from_secs(24 * 3600))
 }
 
 const WATCH_EXAMPLES: &str = "Examples:

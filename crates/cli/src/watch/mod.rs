@@ -60,7 +60,7 @@ fn serve(server: Option<&Server>, facts: &Watched, tracker: &Tracker) {
     }
 }
 
-fn host_name() -> String {
+pub(crate) fn host_name() -> String {
     host::name(&|name| std::env::var(name).ok())
 }
 

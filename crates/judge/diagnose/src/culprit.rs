@@ -109,7 +109,7 @@ fn shortened(text: &str) -> String {
 }
 
 /// Who waits for suspects, and in what most of them wait.
-fn waits(case: &Case, suspects: &[u32]) -> Option<Waiting> {
+pub(crate) fn waits(case: &Case, suspects: &[u32]) -> Option<Waiting> {
     let ranks: Vec<u32> = waiting(case).into_iter().filter(|rank| !suspects.contains(rank)).collect();
     let dumped = ranks.iter().filter_map(|rank| case.ranks.get(*rank)?.dump?.at.as_ref());
     let open =

@@ -66,9 +66,6 @@ pub fn causes<'a>(files: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result
 }
 
 /// The causes of files of signatures, with further forms in which programs print an error of CUDA.
-///
-/// # Errors
-/// As of [`causes`].
 pub fn causes_in<'a>(
     files: impl IntoIterator<Item = (&'a str, &'a str)>,
     own: &[Printed],
@@ -93,9 +90,6 @@ pub fn causes_in<'a>(
 }
 
 /// Whether a cause and what else may be it leave room for each other.
-///
-/// # Errors
-/// What is wrong with `or`.
 pub fn shares(cause: &Cause) -> Result<(), String> {
     let id = &cause.id;
     if cause.or.iter().any(|other| other.cause.trim().is_empty() || other.tell.trim().is_empty()) {

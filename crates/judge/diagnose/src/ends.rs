@@ -35,7 +35,9 @@ impl<'a> Ends<'a> {
         let (mut alone, mut beside, mut success) = (Vec::new(), Vec::new(), None::<&RankEnd>);
         for end in &run.ends {
             match &end.how {
-                Ended::Success => success = Some(end),
+                Ended::Success if end.told_by == EndTeller::Job => success = Some(end),
+                // Another launch may follow.
+                Ended::Success => {}
                 _ if refuters.survived(end.source.place) => {
                     beside.extend((refuters.may_be_last(end) || refuters.may_be_others(end)).then_some(end));
                     ends.earlier = ends.earlier.or(Some(end).filter(|end| is_of_earlier_run(end, refuters)));
@@ -138,10 +140,16 @@ impl<'a> Ends<'a> {
     /// The end that explains the others: the program's own exception or crash before what NCCL returned.
     pub fn cause(&self) -> Option<&'a RankEnd> {
         let weight = |end: &&RankEnd| weight_of(end, !self.timeouts.is_empty());
-        // A launcher kills the others after the first that leaves with an exit status.
-        let left = self.standing.iter().any(|end| matches!(end.how, Ended::Exit(_)));
-        let last = if left || !self.timeouts.is_empty() { Weight::Killed } else { Weight::Consequence };
-        let found = self.standing.iter().copied().filter(|end| weight(end) < last);
+        // A launcher kills the others after the first that leaves with an exit status; who leaves behind one that was killed follows it.
+        let left = |killed: &&RankEnd| {
+            let exits = self.standing.iter().filter(|end| matches!(end.how, Ended::Exit(_)));
+            exits.into_iter().any(|exit| !exit.source.place.is_after(killed.source.place))
+        };
+        let explains = |end: &&RankEnd| match weight(end) {
+            Weight::Killed => self.timeouts.is_empty() && !left(end),
+            weight => weight < Weight::Consequence,
+        };
+        let found = self.standing.iter().copied().filter(explains);
         let found = found.filter(|end| !self.is_of_a_consequence(end));
         found.min_by_key(|end| (weight(end), end.source.place))
     }

@@ -33,19 +33,9 @@ pub(crate) fn every() -> Vec<Finding> {
 impl Cause {
     /// The finding of it, as its file words it.
     pub(crate) fn finding(&self, evidence: Vec<Evidence>) -> Finding {
-        Finding {
-            code: self.code,
-            severity: self.severity,
-            confidence: self.confidence,
-            title: self.title.clone(),
-            explanation: self.explanation.clone(),
-            evidence,
-            remedy: self.remedy.clone(),
-            expected_gain: None,
-            suspects: None,
-            alternatives: self.or.clone(),
-            if_slow: false,
-        }
+        let (remedy, alternatives) = (self.remedy.clone(), self.or.clone());
+        let finding = Finding::new(self.code, self.severity, self.confidence, &self.title, &self.explanation);
+        Finding { evidence, remedy, alternatives, ..finding }
     }
 }
 
@@ -56,21 +46,7 @@ pub(crate) fn sound(
     explanation: impl Into<String>,
     evidence: Vec<Evidence>,
 ) -> Finding {
-    let (code, severity, explanation) = (Code::OkAsExpected, Severity::Info, explanation.into());
-    let (remedy, expected_gain, suspects, alternatives, if_slow) = (Vec::new(), None, None, Vec::new(), false);
-    Finding {
-        code,
-        severity,
-        confidence,
-        title,
-        explanation,
-        evidence,
-        remedy,
-        expected_gain,
-        suspects,
-        alternatives,
-        if_slow,
-    }
+    Finding { evidence, ..Finding::new(Code::OkAsExpected, Severity::Info, confidence, title, explanation) }
 }
 
 /// Whether a code shows something that follows from a cause elsewhere: the cause comes first.

@@ -122,9 +122,6 @@ fn told_nics<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<NicsOfH
 }
 
 /// Reads the case that a folder is, the short cases of a file, or all cases in a folder, in the order of their names.
-///
-/// # Errors
-/// What cannot be read, with its path.
 pub fn load(path: &Path) -> Result<Vec<LabelledCase>, String> {
     if path.join("case.toml").exists() {
         return Ok(vec![of_folder(path)?]);

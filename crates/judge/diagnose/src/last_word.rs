@@ -3,7 +3,7 @@
 use crate::case::Case;
 use crate::lines::{Line, is_event};
 use crate::words::KNOWN;
-use busbw_model::{Ended, Judged, Judgement, LogLevel, Place, Speaker, Statement, Subject};
+use busbw_model::{Ended, Judged, LogLevel, Place, Speaker, Statement, Subject};
 
 /// A question about it.
 pub(crate) fn judge(case: &Case) -> Option<Judged> {
@@ -33,16 +33,9 @@ pub(crate) fn judge(case: &Case) -> Option<Judged> {
     };
     let last = case.lines.iter().filter(reports).find(|line| !at(line.source.place).any(|line| knows(&line)))?.source;
     let text = last.text.trim();
-    Some(Judged {
-        subject: Subject::Course,
-        what: "the end of the run".into(),
-        how: format!("ends with `{text}`"),
-        speed: None,
-        outcome: Judgement::Undecided,
-        question: Some(format!(
-            "The last line may report a failure, and no rule knows it: `{text}`. Did the run end well?"
-        )),
-    })
+    let how = format!("ends with `{text}`");
+    let question = format!("The last line may report a failure, and no rule knows it: `{text}`. Did the run end well?");
+    Some(Judged::open(Subject::Course, "the end of the run", how, question))
 }
 
 /// What bash says of a command that a signal ended of which others may know why, whole lines (glibc's `siglist.h`); what click says of a program that was

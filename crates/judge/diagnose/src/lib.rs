@@ -94,6 +94,12 @@ pub fn diagnose_with<'a>(run: &'a Run, given: &UserFacts<'a>) -> Diagnosis {
     diagnose_by(run, given, rules::ALL)
 }
 
+/// Whether nothing in the inputs is known, and no program goes on in them: there is nothing to ask about, either.
+pub fn is_unknown(run: &Run, diagnosis: &Diagnosis) -> bool {
+    const FEWEST: usize = 3;
+    run.is_empty() && diagnosis.findings.is_empty() && progress::progress(run).len() < FEWEST
+}
+
 /// The names of all rules, in the order in which they run.
 pub fn rule_names() -> impl Iterator<Item = &'static str> {
     rules::ALL.iter().map(|entry| entry.name)

@@ -1,13 +1,16 @@
 //! Whether ranks came up, and whether the data that arrived was right: what a run shows without any yardstick.
 
 use crate::case::Case;
+use crate::culprit;
 use crate::data::Until;
 use crate::ends::stopped_by;
 use crate::last_word;
 use crate::lines::Line;
 use crate::rules::ends::who;
+use crate::rules::hang;
 use crate::rules::signatures::book::Role;
 use crate::rules::start::Start;
+use crate::rules::witnesses::ranks;
 use crate::words::listed;
 use crate::{unfit_nodes, unread};
 use busbw_model::{BenchTable, Check, EndTeller, Finding, Judged, Judgement, Severity, Subject, counted};
@@ -19,6 +22,7 @@ pub(crate) fn judge(case: &Case, findings: &[Finding]) -> Vec<Judged> {
         start(case, findings),
         beside(case),
         left_apart(case),
+        in_vain(case, findings),
         next_launch(case),
         cut_short(case),
         first_size(case),
@@ -35,21 +39,13 @@ pub(crate) fn judge(case: &Case, findings: &[Finding]) -> Vec<Judged> {
 fn first_size(case: &Case) -> Option<Judged> {
     let table = case.run.tables.first()?;
     let measured = case.run.tables.iter().any(|table| table.finished || !table.rows.is_empty());
-    (!measured && !case.refuters.ended_well()).then(|| Judged {
-        subject: Subject::Course,
-        what: match table.devices.len() {
-            0 => "the first size".into(),
-            ranks => format!("the first size on {}", counted(ranks, "rank")),
-        },
-        how: "no result".into(),
-        speed: None,
-        outcome: Judgement::Undecided,
-        question: Some(
-            "The first size never ended: the table has its header and no row. Does the first collective hang, or does the log only \
-             end there? If it hangs, see where: `gdb -p PID -batch -ex 'thread apply all bt'`, and run again with NCCL_DEBUG=INFO"
-                .into(),
-        ),
-    })
+    let what = match table.devices.len() {
+        0 => "the first size".into(),
+        ranks => format!("the first size on {}", counted(ranks, "rank")),
+    };
+    let question = "The first size never ended: the table has its header and no row. Does the first collective hang, or does the log only \
+         end there? If it hangs, see where: `gdb -p PID -batch -ex 'thread apply all bt'`, and run again with NCCL_DEBUG=INFO";
+    (!measured && !case.refuters.ended_well()).then(|| undecided(what, "no result", question))
 }
 
 /// A run that a batch system ended, of which nothing shows that it was done: it may have hung.
@@ -62,7 +58,7 @@ fn cut_short(case: &Case) -> Option<Judged> {
              before the end where each rank is: `py-spy dump --pid PID`"
         );
         let how = format!("not done: `{}`", end.source.text.trim());
-        judged(Subject::Course, "the end of the run".into(), how, Judgement::Undecided, Some(question))
+        undecided("the end of the run", how, question)
     })
 }
 
@@ -80,7 +76,7 @@ fn missing_sizes(case: &Case) -> Option<Judged> {
         largest.0,
     );
     let what = format!("{} above {last}", counted(missing.len(), "size"));
-    Some(judged(Subject::Course, what, "no result".into(), Judgement::Undecided, Some(question)))
+    Some(undecided(what, "no result", question))
 }
 
 /// A process that ended and may be none of the run.
@@ -105,7 +101,7 @@ fn beside(case: &Case) -> Option<Judged> {
         let question = format!("{} failed, and {how}. Did the run go on? Give the rest of the output", who(end));
         (who(end), how, question)
     };
-    Some(judged(Subject::Course, what, how, Judgement::Undecided, Some(question)))
+    Some(undecided(what, how, question))
 }
 
 /// A communicator that some ranks gave up, and others left in order: ranks of one program leave alike.
@@ -119,7 +115,36 @@ fn left_apart(case: &Case) -> Option<Judged> {
     let (gave_up, left) = apart.filter(|_| !case.ends.failed())?;
     let how = format!("ranks {gave_up} gave up their communicator (`Abort COMPLETE`), and {left} left it in order");
     let question = format!("{how}. Did ranks {gave_up} fail? Give their whole output");
-    Some(judged(Subject::Course, "the end of the run".into(), how, Judgement::Undecided, Some(question)))
+    Some(undecided("the end of the run", how, question))
+}
+
+/// Ranks that wait in a collective by their dumps, while nothing shows for whom.
+fn in_vain(case: &Case, findings: &[Finding]) -> Option<Judged> {
+    let is_known = findings.iter().any(|finding| finding.severity > Severity::Info);
+    let moved = hang::ended_well(case) || hang::is_dumps_alone(case) && hang::moved(case);
+    let waiting = culprit::waits(case, &[]).filter(|waiting| waiting.ranks.len() > 1)?;
+    if is_known || moved || case.run.flight_dumps.is_empty() {
+        return None;
+    }
+    let who = ranks("rank", &waiting.ranks);
+    let what = format!("{who} in {} of {}", waiting.collective, waiting.group);
+    let unseen: Vec<u32> = case.ranks.which(|view| view.dump.is_none() && view.stack.is_none()).into_iter().collect();
+    let whose = match unseen.as_slice() {
+        [] => "Do they still? Let all write their dumps again, some seconds later".to_string(),
+        unseen => {
+            let whose = ranks("rank", unseen);
+            let verb = if unseen.len() > 1 { "are" } else { "is" };
+            format!("Where {verb} {whose}? Give their dumps as well, or see on their hosts: `py-spy dump --pid PID`")
+        }
+    };
+    let question = format!(
+        "{}{} wait in {} of {}, and nothing shows for whom. {whose}",
+        who[..1].to_uppercase(),
+        &who[1..],
+        waiting.collective,
+        waiting.group
+    );
+    Some(undecided(what, "they wait", question))
 }
 
 /// A launch that failed behind a run that is whole.
@@ -136,7 +161,7 @@ fn next_launch(case: &Case) -> Option<Judged> {
     let question = format!(
         "The run is whole, and {how}. Is that another command's? If not, give the output of each in a file of its own"
     );
-    Some(judged(Subject::Course, "the next launch".into(), how, Judgement::Undecided, Some(question)))
+    Some(undecided("the next launch", how, question))
 }
 
 /// Processes that answer NCCL's watcher (RAS), none of them with an error.
@@ -148,7 +173,7 @@ fn answers(case: &Case) -> Option<Judged> {
         true => (format!("all {ranks} ranks answer RAS without an error"), Judgement::Passed),
         false => ("RAS reports trouble".into(), Judgement::Failed),
     };
-    Some(judged(Subject::Course, "what RAS sees".into(), how, outcome, None))
+    Some(Judged::new(Subject::Course, "what RAS sees", how, outcome))
 }
 
 /// More GPUs than any cluster has.
@@ -185,7 +210,7 @@ fn start(case: &Case, findings: &[Finding]) -> Option<Judged> {
         let question = format!(
             "The log claims {claimed} ranks, more than any cluster has, and {ranks} are seen: was it edited? Give the whole output of all ranks"
         );
-        return Some(judged(Subject::Course, what, format!("{ranks} seen"), Judgement::Undecided, Some(question)));
+        return Some(undecided(what, format!("{ranks} seen"), question));
     }
     let failed = findings.iter().any(|finding| finding.severity == Severity::Error);
     let stuck = starts.iter().any(|start| !start.up.is_empty() && !start.failed.is_empty()) && measured == 0;
@@ -200,11 +225,11 @@ fn start(case: &Case, findings: &[Finding]) -> Option<Judged> {
     };
     let question = (outcome == Judgement::Undecided)
         .then(|| format!("{how}. Does the run hang there, or does the log only end there?"));
-    Some(judged(Subject::Course, what, how, outcome, question))
+    Some(Judged { question, ..Judged::new(Subject::Course, what, how, outcome) })
 }
 
-fn judged(subject: Subject, what: String, how: String, outcome: Judgement, question: Option<String>) -> Judged {
-    Judged { subject, what, how, speed: None, outcome, question }
+fn undecided(what: impl Into<String>, how: impl Into<String>, question: impl Into<String>) -> Judged {
+    Judged::open(Subject::Course, what, how, question)
 }
 
 /// Rows that were checked and have no wrong element.
@@ -220,5 +245,5 @@ fn results(case: &Case) -> Option<Judged> {
         true => ("wrong elements".into(), Judgement::Failed),
         false => (format!("0 wrong in {}", counted(rows, "row")), Judgement::Passed),
     };
-    (rows > 0).then(|| judged(Subject::Results, "results".into(), how, outcome, None))
+    (rows > 0).then(|| Judged::new(Subject::Results, "results", how, outcome))
 }

@@ -16,7 +16,6 @@ pub struct Ranks<'a> {
     of: BTreeMap<u32, RankView<'a>>,
 }
 
-/// One rank.
 #[derive(Default)]
 pub struct RankView<'a> {
     pub rank: Option<u32>,

@@ -156,19 +156,7 @@ mod tests {
         let log = line.to_string() + "\n" + &hosts.concat();
         let run = busbw_ingest::read_bytes(&[("log", log.as_bytes())]).expect("text");
         let remedy = remedies.iter().map(ToString::to_string).collect();
-        let mut findings = [Finding {
-            code: Code::IbTransportError,
-            severity: Severity::Error,
-            confidence: 0.9,
-            title: String::new(),
-            explanation: String::new(),
-            evidence: Vec::new(),
-            remedy,
-            expected_gain: None,
-            suspects: None,
-            alternatives: Vec::new(),
-            if_slow: false,
-        }];
+        let mut findings = [Finding { remedy, ..Finding::new(Code::IbTransportError, Severity::Error, 0.9, "", "") }];
         fit(&Case::new(&run), &mut findings);
         findings[0].remedy.drain(..findings[0].remedy.len() - 1).collect()
     }

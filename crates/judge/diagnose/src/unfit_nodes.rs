@@ -1,7 +1,7 @@
 //! Nodes of the run that the list of a cluster shows as unfit: a list has no time, so whether that came of the run is a question.
 
 use crate::case::Case;
-use busbw_model::{BenchTable, HostList, Judged, Judgement, Statement, Subject};
+use busbw_model::{BenchTable, HostList, Judged, Statement, Subject};
 
 /// A question about the first such node.
 pub(crate) fn judge(case: &Case) -> Option<Judged> {
@@ -20,8 +20,7 @@ pub(crate) fn judge(case: &Case) -> Option<Judged> {
         Some((host.to_string(), how, question))
     };
     let (host, how, question) = if hosts.is_empty() { None } else { run.statements.iter().find_map(told) }?;
-    let (subject, outcome, question) = (Subject::Host, Judgement::Undecided, Some(question));
-    Some(Judged { subject, what: host, how, speed: None, outcome, question })
+    Some(Judged::open(Subject::Host, host, how, question))
 }
 
 /// A row of a list of nodes.

@@ -4,7 +4,7 @@
 //! sizes or unit.
 
 use crate::case::Case;
-use busbw_model::{Judged, Judgement, Place, Run, SourceLine, Speaker, Statement, Subject};
+use busbw_model::{Judged, Place, Run, SourceLine, Speaker, Statement, Subject};
 
 /// So many rows make a table.
 const FEWEST_ROWS: usize = 3;
@@ -27,17 +27,12 @@ pub(crate) fn judge(case: &Case) -> Option<Judged> {
     let heading = heading_of_rows(&run.statements)?;
     let at = place(run, heading);
     let words = heading.text.trim();
-    Some(Judged {
-        subject: Subject::Speed,
-        what: format!("the table at {at}"),
-        how: "its form is not known, so its figures were not read".into(),
-        speed: None,
-        outcome: Judgement::Undecided,
-        question: Some(format!(
-            "A table of results stands at {at} (`{words}`), in a form that busbw does not read. Are its figures as they should be? Measure with \
-             nccl-tests, `busbw bench` or perftest and give their output, or compare with what `busbw predict` expects"
-        )),
-    })
+    let question = format!(
+        "A table of results stands at {at} (`{words}`), in a form that busbw does not read. Are its figures as they should be? Measure with \
+         nccl-tests, `busbw bench` or perftest and give their output, or compare with what `busbw predict` expects"
+    );
+    let how = "its form is not known, so its figures were not read";
+    Some(Judged::open(Subject::Speed, format!("the table at {at}"), how, question))
 }
 
 /// `bench.log:41`.

@@ -76,16 +76,8 @@ fn cost_unknown(findings: &[Finding]) -> Option<String> {
 
 /// What to say where nothing was judged: who gave what a tool printed is not asked for NCCL's log.
 fn nothing_judged(inputs: &[Input]) -> &'static str {
-    const TOOLS: [InputKind; 6] = [
-        InputKind::Perftest,
-        InputKind::Nvbandwidth,
-        InputKind::RdmaCheck,
-        InputKind::RdmaMonitor,
-        InputKind::HostFacts,
-        InputKind::Busbw,
-    ];
     let mut kinds = inputs.iter().flat_map(|input| &input.kinds).peekable();
-    if kinds.peek().is_some() && kinds.all(|kind| TOOLS.contains(kind)) {
+    if kinds.peek().is_some() && kinds.all(|kind| kind.is_of_tool()) {
         "Nothing in it is wrong by itself. Add the output of the run that it belongs to, to judge both"
     } else {
         "The input has nothing to judge: give the whole output of all ranks, run with NCCL_DEBUG=INFO"
@@ -116,14 +108,7 @@ mod tests {
 
     fn judged(subject: Subject, outcome: Judgement) -> Judged {
         let question = (outcome == Judgement::Undecided).then(|| "How many NICs?".to_string());
-        Judged {
-            subject,
-            what: "all_reduce".into(),
-            how: "99% of 486 GB/s expected".into(),
-            speed: None,
-            outcome,
-            question,
-        }
+        Judged { question, ..Judged::new(subject, "all_reduce", "99% of 486 GB/s expected", outcome) }
     }
 
     #[test]

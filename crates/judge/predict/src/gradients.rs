@@ -15,18 +15,20 @@ pub struct Shape {
     pub ranks_per_host: u32,
 }
 
-/// A way of averaging gradients.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum Way {
-    /// One all-reduce over all ranks.
-    Plain,
-    /// The largest entries of every rank, gathered by all.
-    Topk,
-    /// Within the host first, then between hosts.
-    TwoLevel,
-    /// Two levels, with top-k between hosts.
-    Both,
+busbw_model::named! {
+    /// A way of averaging gradients.
+    pub enum Way {
+        /// One all-reduce over all ranks.
+        Plain = "plain",
+        /// The largest entries of every rank, gathered by all.
+        Topk = "topk",
+        /// Within the host first, then between hosts.
+        TwoLevel = "two-level",
+        /// Two levels, with top-k between hosts.
+        Both = "both",
+    }
+    /// As the command and Python write it.
+    name
 }
 
 /// How much of a gradient top-k sends.
@@ -62,17 +64,6 @@ pub struct Estimate {
 }
 
 impl Way {
-    pub const ALL: [Way; 4] = [Way::Plain, Way::Topk, Way::TwoLevel, Way::Both];
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Way::Plain => "plain",
-            Way::Topk => "topk",
-            Way::TwoLevel => "two-level",
-            Way::Both => "both",
-        }
-    }
-
     /// The bytes that leave a host for `bytes` of gradients, where a rank's message of top-k has `message` bytes: of its share of
     /// the gradients, with two levels. For rings whose ranks follow each other host by host, so that one connection of each ring
     /// leaves a host. With one host the network is what joins its ranks.

@@ -145,9 +145,6 @@ impl WhatIf {
     /// The flows after the change, where `before` were those of `cluster` without it: rings that a log shows stay as they
     /// are when cables, switches or queue pairs change, and stay on their rails when these get switches of their own. Other
     /// changes make NCCL build other rings.
-    ///
-    /// # Errors
-    /// As [`Traffic::of_cluster`].
     pub fn traffic(&self, before: &Traffic, after: &Cluster) -> Result<Traffic, crate::SimulationError> {
         match self {
             WhatIf::RailOptimised => Ok(before.on_rails()),

@@ -166,12 +166,12 @@ fn now() -> u64 {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::{CAPACITY, Drained, Reader};
     use std::collections::HashMap;
 
-    fn ring() -> (tempfile::TempDir, Writer, Reader) {
+    pub(crate) fn ring() -> (tempfile::TempDir, Writer, Reader) {
         let folder = tempfile::tempdir().unwrap();
         let writer = Writer::create(folder.path()).unwrap();
         let reader = Reader::open(writer.path()).unwrap().unwrap();

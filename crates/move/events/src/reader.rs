@@ -43,9 +43,6 @@ pub struct Memory {
 
 impl Memory {
     /// The rings of a process; none where it has none, or has ended.
-    ///
-    /// # Errors
-    /// This user may not look into the process.
     pub fn of(pid: u32) -> io::Result<Vec<Self>> {
         let is_ring = |path: &PathBuf| {
             let link = std::fs::read_link(path).ok();
@@ -174,6 +171,7 @@ impl Drop for Reader {
 mod tests {
     use super::*;
     use crate::process::Writer;
+    use crate::process::tests::ring;
     use crate::record::{Function, Kind, Source, What};
     use busbw_model::Collective;
     use nix::sys::memfd::{MFdFlags, memfd_create};
@@ -193,13 +191,6 @@ mod tests {
     fn steps() -> impl Strategy<Value = Vec<Step>> {
         let write = prop_oneof![1_u32..100, 1..2 * CAPACITY as u32];
         prop::collection::vec(prop_oneof![write.prop_map(Step::Write), Just(Step::Drain)], 1..12)
-    }
-
-    fn ring() -> (tempfile::TempDir, Writer, Reader) {
-        let folder = tempfile::tempdir().unwrap();
-        let writer = Writer::create(folder.path()).unwrap();
-        let reader = Reader::open(writer.path()).unwrap().unwrap();
-        (folder, writer, reader)
     }
 
     /// Drains until nothing is left, as `busbw profile` does.

@@ -25,9 +25,6 @@ pub struct Attended {
 
 impl Attendant {
     /// Begins. Called before any thread is started, for all of them must leave the signals to this one.
-    ///
-    /// # Errors
-    /// The system's.
     pub fn begin() -> Result<Self> {
         become_subreaper()?;
         Signals::block().map(Attendant)
@@ -35,9 +32,6 @@ impl Attendant {
 
     /// Runs a command to its end, with descriptor `kept` open if one is given. It stays in this process's group: so ssh can ask for
     /// a password, and Ctrl-C reaches it. Each line goes to `output`, or to `errors`.
-    ///
-    /// # Errors
-    /// It could not be started.
     pub fn run(
         &self,
         mut command: Command,
@@ -76,9 +70,6 @@ pub enum Stream {
 impl Attendant {
     /// Starts a job in this process's group, with this process's input. What it prints is passed on and handed to `take`, byte by byte
     /// as it comes: progress bars are no lines.
-    ///
-    /// # Errors
-    /// It could not be started.
     pub fn wrap(
         &self,
         mut command: Command,
@@ -110,9 +101,6 @@ impl Wrapped<'_> {
 
     /// Waits, at most until the job ends; passes signals on, and leaves it to the job what it makes of them: it may save before it
     /// ends. Its exit status once it has ended.
-    ///
-    /// # Errors
-    /// The system's.
     pub fn wait(&mut self, time: Duration) -> Result<Option<i32>> {
         let failed = |error| Error::system("wait for the job", error);
         if let Some(status) = self.process.ended().map_err(failed)? {

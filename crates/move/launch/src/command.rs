@@ -37,9 +37,6 @@ const OF_ONE_PROCESS: &[&str] = &[
 ];
 
 /// This program's file, to start ranks with.
-///
-/// # Errors
-/// The system does not tell.
 pub fn this_program() -> Result<PathBuf> {
     std::env::current_exe().map_err(|error| Error::system("this program's own path", error))
 }

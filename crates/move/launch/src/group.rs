@@ -29,9 +29,6 @@ impl Group {
     }
 
     /// Waits until every member is here.
-    ///
-    /// # Errors
-    /// When the job fails: the reason.
     pub fn barrier(&mut self) -> Result<()> {
         self.step(Step::Barrier, &[]).map(drop)
     }
@@ -48,9 +45,6 @@ impl Group {
     }
 
     /// The members that give the same `color`, in the order of their `key`, then of their numbers here.
-    ///
-    /// # Errors
-    /// When the job fails: the reason.
     pub fn split(&mut self, color: i64, key: i64) -> Result<Group> {
         self.splits += 1;
         let wishes = self.all_gather(&[color.to_le_bytes(), key.to_le_bytes()].concat())?;

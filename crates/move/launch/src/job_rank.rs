@@ -99,15 +99,8 @@ impl JobRank {
     }
 
     fn alone() -> JobRank {
-        JobRank {
-            rank: 0,
-            size: 1,
-            local_rank: 0,
-            local_size: Some(1),
-            launcher: Launcher::Alone,
-            discovery: Discovery::Alone,
-            token: None,
-        }
+        let (launcher, discovery, local_size) = (Launcher::Alone, Discovery::Alone, Some(1));
+        JobRank { rank: 0, size: 1, local_rank: 0, local_size, launcher, discovery, token: None }
     }
 
     fn checked(mut self, variables: &Variables) -> Result<JobRank> {
@@ -169,6 +162,18 @@ impl Variables<'_> {
         )
     }
 
+    /// A rank of a job of so many. `local`: the variables that name its rank on the host, and how many are there.
+    fn in_job(
+        &self,
+        launcher: Launcher,
+        (rank, size): (usize, usize),
+        local: [&str; 2],
+        discovery: Discovery,
+    ) -> Result<JobRank> {
+        let (local_rank, local_size) = (self.number(local[0])?.unwrap_or(0), self.number(local[1])?);
+        Ok(JobRank { rank, size, local_rank, local_size, launcher, discovery, token: None })
+    }
+
     /// BUSBW_RANK and its companions.
     fn ours(&self) -> Result<Option<JobRank>> {
         let Some(rank) = self.number("BUSBW_RANK")? else {
@@ -180,15 +185,8 @@ impl Variables<'_> {
             return Ok(None);
         };
         let size = self.needed("BUSBW_SIZE", "BUSBW_RANK")?;
-        let job_rank = JobRank {
-            rank,
-            size,
-            local_rank: self.number("BUSBW_LOCAL_RANK")?.unwrap_or(0),
-            local_size: self.number("BUSBW_LOCAL_SIZE")?,
-            launcher: Launcher::Busbw,
-            discovery: Discovery::Alone,
-            token: None,
-        };
+        let job_rank =
+            self.in_job(Launcher::Busbw, (rank, size), ["BUSBW_LOCAL_RANK", "BUSBW_LOCAL_SIZE"], Discovery::Alone)?;
         if size > 1 && self.get("BUSBW_RENDEZVOUS").is_none() {
             return Err(self.alone_is_wrong("BUSBW_RANK", "BUSBW_RENDEZVOUS and BUSBW_TOKEN"));
         }
@@ -259,15 +257,8 @@ impl Variables<'_> {
             Some("True") => Discovery::TcpStore { host, port, words },
             _ => Discovery::Derived { words, host },
         };
-        Ok(Some(JobRank {
-            rank: self.needed("RANK", "WORLD_SIZE")?,
-            size: self.needed("WORLD_SIZE", "RANK")?,
-            local_rank: self.number("LOCAL_RANK")?.unwrap_or(0),
-            local_size: self.number("LOCAL_WORLD_SIZE")?,
-            launcher: Launcher::Torchrun,
-            discovery,
-            token: None,
-        }))
+        let place = (self.needed("RANK", "WORLD_SIZE")?, self.needed("WORLD_SIZE", "RANK")?);
+        self.in_job(Launcher::Torchrun, place, ["LOCAL_RANK", "LOCAL_WORLD_SIZE"], discovery).map(Some)
     }
 
     fn open_mpi(&self) -> Result<Option<JobRank>> {
@@ -291,15 +282,8 @@ impl Variables<'_> {
             None if self.get("BUSBW_RENDEZVOUS").is_some() => Discovery::Alone,
             None => return Err(self.no_way("OMPI_COMM_WORLD_RANK", "PMIX_NAMESPACE and PMIX_RANK", "mpirun")),
         };
-        Ok(Some(JobRank {
-            rank,
-            size,
-            local_rank: self.number("OMPI_COMM_WORLD_LOCAL_RANK")?.unwrap_or(0),
-            local_size: self.number("OMPI_COMM_WORLD_LOCAL_SIZE")?,
-            launcher: Launcher::OpenMpi,
-            discovery,
-            token: None,
-        }))
+        let local = ["OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"];
+        self.in_job(Launcher::OpenMpi, (rank, size), local, discovery).map(Some)
     }
 
     fn no_way(&self, there: &str, missing: &str, launcher: &str) -> Error {
@@ -334,15 +318,7 @@ impl Variables<'_> {
             None if size == 1 || self.get("BUSBW_RENDEZVOUS").is_some() => Discovery::Alone,
             None => return Err(self.no_way("PMI_RANK", "PMI_FD", "mpirun")),
         };
-        Ok(Some(JobRank {
-            rank,
-            size,
-            local_rank: self.number("MPI_LOCALRANKID")?.unwrap_or(0),
-            local_size: self.number("MPI_LOCALNRANKS")?,
-            launcher: Launcher::Mpich,
-            discovery,
-            token: None,
-        }))
+        self.in_job(Launcher::Mpich, (rank, size), ["MPI_LOCALRANKID", "MPI_LOCALNRANKS"], discovery).map(Some)
     }
 
     /// A task of srun. The shell of an allocation and a batch script have SLURM_NTASKS too, and the script even
@@ -364,14 +340,7 @@ impl Variables<'_> {
             }
         };
         let local_size = self.get("SLURM_GTIDS").map(|tasks| tasks.split(',').count());
-        Ok(Some(JobRank {
-            rank,
-            size,
-            local_rank: self.number("SLURM_LOCALID")?.unwrap_or(0),
-            local_size,
-            launcher: Launcher::Srun,
-            discovery,
-            token: None,
-        }))
+        let local_rank = self.number("SLURM_LOCALID")?.unwrap_or(0);
+        Ok(Some(JobRank { rank, size, local_rank, local_size, launcher: Launcher::Srun, discovery, token: None }))
     }
 }

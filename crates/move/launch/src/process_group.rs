@@ -61,9 +61,6 @@ impl ProcessGroup {
     }
 
     /// Waits until every rank is here.
-    ///
-    /// # Errors
-    /// When the job fails: the reason.
     pub fn barrier(&mut self) -> Result<()> {
         self.world.barrier()
     }
@@ -87,17 +84,11 @@ impl ProcessGroup {
     }
 
     /// The ranks that give the same `color`, in the order of their `key`, then of their ranks.
-    ///
-    /// # Errors
-    /// When the job fails: the reason.
     pub fn split(&mut self, color: i64, key: i64) -> Result<Group> {
         self.world.split(color, key)
     }
 
     /// The ranks of this rank's host (those with its `host_id`).
-    ///
-    /// # Errors
-    /// When the job fails: the reason.
     pub fn split_by_host(&mut self) -> Result<Group> {
         let ids: Vec<u64> = self.ranks.iter().map(|info| info.host_id).collect();
         self.world.split_by(&ids)
@@ -119,9 +110,6 @@ impl ProcessGroup {
     }
 
     /// Waits until every rank has said goodbye, then leaves.
-    ///
-    /// # Errors
-    /// When the job fails before that: the reason.
     pub fn leave(self) -> Result<()> {
         self.link.operating.store(false, Ordering::Relaxed);
         self.link.exchanging.store(true, Ordering::Relaxed);

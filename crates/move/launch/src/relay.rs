@@ -49,9 +49,6 @@ pub struct Relay {
 
 impl Relay {
     /// Joins the job. Called before any thread is started.
-    ///
-    /// # Errors
-    /// As of [`Rendezvous::join`].
     pub fn join(job_rank: &JobRank, look: Lookup, flags: String) -> Result<Self> {
         let attendant = Attendant::begin()?;
         let program = crate::command::this_program()?;
@@ -62,9 +59,6 @@ impl Relay {
     }
 
     /// On rank 0: has ranks of each host run a part.
-    ///
-    /// # Errors
-    /// The job fails, or the part cannot be started here.
     pub fn order(
         &mut self,
         part: &Part,
@@ -81,9 +75,6 @@ impl Relay {
     }
 
     /// On the other ranks: runs what rank 0 says. Gives back an exit status.
-    ///
-    /// # Errors
-    /// The job fails, or a part cannot be started here.
     pub fn obey(mut self) -> Result<i32> {
         loop {
             let order = self.world.all_gather_values(&Order::default())?.swap_remove(0);
@@ -99,9 +90,6 @@ impl Relay {
     }
 
     /// On rank 0: nothing more.
-    ///
-    /// # Errors
-    /// The job fails.
     pub fn end(mut self) -> Result<()> {
         self.world.all_gather_values(&Order::default())?;
         Ok(self.world.leave()?)

@@ -14,9 +14,6 @@ const PROBES: u32 = 4;
 
 /// Has `stream` end when its other host acknowledges nothing for about `timeout`, whether something is sent or not. Times that
 /// the kernel does not take become the nearest that it does.
-///
-/// # Errors
-/// The system's.
 pub fn notice(stream: &TcpStream, timeout: Duration) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let within = |time: Duration, [least, most]: [Duration; 2]| time.clamp(least, most);

@@ -44,9 +44,6 @@ pub enum Started<T> {
 
 impl<T> Started<T> {
     /// Goes on with what a rank does.
-    ///
-    /// # Errors
-    /// Those of `next`.
     pub fn and_then<U>(self, next: impl FnOnce(T) -> Result<Started<U>>) -> Result<Started<U>> {
         match self {
             Started::Here(value) => next(value),
@@ -58,9 +55,6 @@ impl<T> Started<T> {
 
 /// Has SIGINT, SIGTERM and SIGHUP, as far as they are heeded, cancel the run, so that it ends in order; a second one ends the
 /// process. Called before any thread is started, for all of them must leave the signals to one.
-///
-/// # Errors
-/// The system's.
 pub fn cancel_on_signal(cancel: &Arc<Cancellation>) -> Result<()> {
     let awaited = heeded([Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP]);
     awaited.thread_block().map_err(|error| Error::system("wait for signals", error.into()))?;
@@ -106,18 +100,12 @@ impl Invocation {
     }
 
     /// Starts `np` ranks here and waits for their end: the exit status.
-    ///
-    /// # Errors
-    /// As of [`Local::run`].
     pub fn on_this_host(&self, np: usize, look: Lookup) -> Result<i32> {
         let (program, arguments) = (self.program.clone(), self.arguments.clone());
         Local { np, program, arguments, environment: Vec::new() }.run(look)
     }
 
     /// Builds the command line that runs this on other hosts; runs it, unless it is only to be shown.
-    ///
-    /// # Errors
-    /// As of [`Invocation::begin`].
     pub fn on_hosts(&self, list: &str, look: Lookup) -> Result<Started<JobRank>> {
         let hosts: Hosts = list.parse()?;
         if hosts.ranks() < self.fewest {

@@ -149,9 +149,6 @@ impl Opened {
     ///
     /// # Safety
     /// As of [`Opened::optional`].
-    ///
-    /// # Errors
-    /// The library has no function of this name.
     pub(crate) unsafe fn required<T: Copy>(&self, name: &'static str) -> Result<T> {
         let missing = || Error::Symbol { path: self.path.clone(), symbol: name, remedy: self.remedy };
         // SAFETY: the caller names the function's own type.

@@ -52,7 +52,6 @@ pub(crate) unsafe fn begin(step: *mut c_void, bytes: usize) -> Option<Event> {
     (begun.is_success() && !handle.is_null()).then_some(Event(handle))
 }
 
-/// Ends it.
 pub(crate) fn end(Event(mut handle): Event) {
     let callback = *CALLBACK.read().unwrap_or_else(|poisoned| poisoned.into_inner());
     if let Some(callback) = callback {

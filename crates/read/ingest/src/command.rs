@@ -1,7 +1,6 @@
 //! What printed lines of a shell do to variables of NCCL's: `mpirun -x NCCL_ALGO=ring`, `export NCCL_IB_HCA=mlx5`, `unset NCCL_IB_HCA`,
 //! `NCCL_DEBUG=INFO ./all_reduce_perf`. A name and a value in other places (prose, comments, numbered history, found lines) set nothing.
 
-/// A line of a shell.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(crate) struct ShellLine {
     pub led_by: Leader,

@@ -22,7 +22,7 @@ pub(crate) struct Wanted {
     pub speaker: bool,
     /// It may be of a shell, and set variables of NCCL's or start a run.
     pub variables: bool,
-    /// It is a bar of tqdm, which a process that ends prints once more: `45%|████▌     | 45/100 [00:01<…]`.
+    /// It is a bar of tqdm, which a process that ends prints once more.
     pub progress: bool,
 }
 
@@ -32,6 +32,9 @@ const BEGINNINGS: [&[u8]; 6] = [b"GPU", b" GPU", b"DEAD", b"max ", b"stack size"
 /// What stands in lines of a shell that set variables of NCCL's, or start another run.
 const SHELL: [&str; 11] =
     ["NCCL_", "_perf ", "mpirun ", "mpiexec ", "srun ", "sbatch ", "torchrun ", "horovodrun ", "$ ", "~# ", "~ # "];
+
+/// What stands in bars of tqdm, with and without a total: `45%|████▌     | 45/100 [00:01<…]`, `29948it [35:34,  7.00s/it]`.
+const BARS: [&str; 2] = ["%|", "it ["];
 
 /// `rules/words.toml`.
 pub(crate) static KNOWN: LazyLock<Words> = LazyLock::new(|| {
@@ -58,7 +61,7 @@ struct Known {
 
 static LISTS: LazyLock<Known> = LazyLock::new(|| {
     let none = Wanted::default();
-    let (shell, progress) = (SHELL.map(str::to_string), ["%|".to_string()]);
+    let (shell, progress) = (SHELL.map(str::to_string), BARS.map(str::to_string));
     let lists: [(&[String], Wanted); 8] = [
         (&KNOWN.torch, Wanted { torch: true, ..none }),
         (&KNOWN.other, Wanted { other: true, ..none }),
@@ -170,6 +173,7 @@ mod tests {
             ("root@node1:~# ibstat", Wanted { variables: true, ..other }),
             ("step 12, loss 0.25, 3.1 s", none),
             (" 45%|####    | 45/100 [00:01<00:02]", Wanted { progress: true, ..none }),
+            ("29948it [35:34,  7.00s/it]", Wanted { progress: true, ..none }),
             ("NCCL_DEBUG=INFO ./train", Wanted { variables: true, ..none }),
             ("srun: error: node1: task 3: Exited with exit code 1", Wanted { end: true, speaker: true, ..none }),
             ("      8388608       2097152     float     sum      -1   123.4   68.0  127.5      0", none),

@@ -17,7 +17,6 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::Builder;
 use std::time::Duration;
 
-/// How to read.
 #[derive(Clone, Default)]
 pub struct ReadOptions {
     /// Number of threads that scan; `None` for as many as there are cores.

@@ -20,6 +20,7 @@ use crate::wording::{with_blanks, wording};
 use crate::{command, speaker};
 use busbw_model::Speaker;
 use rustc_hash::FxBuildHasher;
+use std::borrow::Cow;
 use std::hash::BuildHasher;
 use std::sync::Arc;
 
@@ -68,11 +69,35 @@ pub(crate) fn version(body: &str) -> Option<Version> {
     tells.then(|| nccl_log::read_version(text.as_bytes()))?
 }
 
-/// What stands behind a bar of tqdm in its line: the program, or the shell that started it, printed it before the bar's line ended.
-fn behind_bar(text: &str) -> &str {
-    let rate = text.rfind("it/s").max(text.rfind("s/it"));
-    let end = rate.and_then(|rate| Some(rate + text[rate..].find(']')? + 1));
-    end.map(|end| &text[end..]).filter(|rest| !rest.trim().is_empty()).unwrap_or(text)
+/// Where a bar of tqdm ends in its line: the program, or the shell that started it, printed what follows before the bar's line ended.
+fn end_of_bar(text: &str) -> Option<usize> {
+    let rate = text.rfind("it/s").max(text.rfind("s/it"))?;
+    let end = rate + text[rate..].find(']')? + 1;
+    (!text[end..].trim().is_empty()).then_some(end)
+}
+
+/// Where another program's line begins behind one that its own did not end: `step 10 loss 7.0srun: error: …`, `.....[rank3]: ValueError: …`. Only a form
+/// that begins behind a digit or dots counts: behind words and blanks, a line quotes it.
+fn torn_at(text: &str) -> Option<usize> {
+    let is_known = |text: &str| {
+        let line = peel(text).text;
+        ends::beginning(line).is_some() || speaker::of(line) != Speaker::Program || ends::read(line, false).is_some()
+    };
+    let at = seams(text.as_bytes()).find(|at| is_known(&text[*at..]))?;
+    (!is_known(text)).then_some(at)
+}
+
+/// Where a word or a bracket stands right behind a digit or dots.
+fn seams(line: &[u8]) -> impl Iterator<Item = usize> {
+    const FARTHEST: usize = 512;
+    const SHORTEST: usize = 4;
+    let line = &line[..line.len().min(FARTHEST)];
+    let is_end = |at: usize| line[at].is_ascii_digit() || at > 0 && line[at - 1..=at] == *b"..";
+    let begins = |at: usize| {
+        matches!(line[at], b'[' | b'(' | b'=')
+            || line[at..].iter().take(SHORTEST).take_while(|b| b.is_ascii_alphabetic()).count() == SHORTEST
+    };
+    (1..line.len()).filter(move |at| is_end(at - 1) && begins(*at))
 }
 
 /// What is so of all lines that differ in no more than the digits of their numbers.
@@ -87,6 +112,8 @@ struct Wording {
     may_have_tags: bool,
     /// A logger's level may.
     may_be_logged: bool,
+    /// A line of another program may begin inside of it.
+    may_be_torn: bool,
 }
 
 impl Wording {
@@ -97,6 +124,7 @@ impl Wording {
             is_plain: !prefix::has_marker(line) && !may_be_wrapped(line),
             may_have_tags: launcher::may_have_tags(line),
             may_be_logged: ends::may_be_logged(line),
+            may_be_torn: seams(line).next().is_some(),
         }
     }
 }
@@ -281,7 +309,23 @@ impl Program {
             Some(untagged) => (peel(untagged).text, evidence::of(untagged.as_bytes())),
             None => (peeled.text, of_alike.words.wanted(plain)),
         };
-        let body = if wanted.progress { behind_bar(body) } else { body };
+        let is_whole = untagged.is_none() && matches!(lossy, Cow::Borrowed(_));
+        let unended = match () {
+            () if wanted.progress => end_of_bar(body),
+            () if of_alike.may_be_torn && (wanted.end || wanted.speaker) => {
+                torn_at(body).filter(|_| !self.tracebacks.is_inside(peeled.stream))
+            }
+            () => None,
+        };
+        if let Some(at) = unended.filter(|_| is_whole) {
+            let (label, _) = plain.split_at(plain.len() - body.len());
+            let (before, rest) = plain.split_at(label.len() + at);
+            self.piece(before, number, facts);
+            // A bar's title is no label of what follows.
+            let labelled = [label, rest].concat();
+            let is_label = peel(&self::lossy(&labelled)).stream == peeled.stream;
+            return self.piece(if is_label { &labelled } else { rest }, number, facts);
+        }
         let is_passed_on = peeled.stream.is_empty() && !self.passed_on.is_empty();
         let passed_on = is_passed_on.then(|| Arc::clone(&self.passed_on));
         let stream = passed_on.as_deref().unwrap_or(peeled.stream);
@@ -393,4 +437,28 @@ struct Line<'a> {
     wording: u64,
     wanted: Wanted,
     may_be_logged: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_that_another_did_not_end_shows_where_the_next_begins() {
+        let cases = [
+            ("step 1000 loss 7.0", "srun: error: n1: task 3: Segmentation fault (core dumped)"),
+            (".....", "slurmstepd: error: Detected 1 oom_kill event in StepId=8811.0."),
+            ("epoch 3", "[rank3]: RuntimeError: found NaN in local forward loss calculation"),
+            ("loss 0.25", "Traceback (most recent call last):"),
+        ];
+        for (torn, line) in cases {
+            assert_eq!(torn_at(&format!("{torn}{line}")), Some(torn.len()), "{torn}{line}");
+            // Who quotes a line puts a blank or a mark in front.
+            for front in [" ", ": ", " '", " ("] {
+                assert_eq!(torn_at(&format!("{torn}{front}{line}")), None, "{torn}{front}{line}");
+            }
+            assert_eq!(torn_at(line), None, "{line}");
+        }
+        assert_eq!(torn_at("rank 3: 0x7fRuntime 8x400G 10ms v2.3rc1 step 7[0] -> 1[1]"), None);
+    }
 }

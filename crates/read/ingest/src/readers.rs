@@ -119,8 +119,10 @@ impl Readers {
             InputKind::TorchWatchdog
         } else if self.ras.feed(line) {
             InputKind::NcclRas
-        } else if self.host.feed(line) || self.versions.feed(line) {
+        } else if self.host.feed(line) {
             InputKind::HostFacts
+        } else if self.versions.feed(line) {
+            return; // what a program tells of itself makes its output no tool's
         } else if self.stacks.feed(line) || self.sockets.feed(line) {
             InputKind::Stacks
         } else {

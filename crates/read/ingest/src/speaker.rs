@@ -3,6 +3,7 @@
 use crate::cursor::finder;
 use crate::ends;
 use crate::evidence::KNOWN;
+use crate::logger::level_of;
 use crate::text::is_number;
 use busbw_model::Speaker;
 use memchr::memmem::Finder;
@@ -88,16 +89,19 @@ fn is_torch(line: &str) -> bool {
 }
 
 /// torchrun: `E1012 10:00:01.000000 4242 torch/distributed/elastic/multiprocessing/api.py:869] failed (exitcode: 1) …`,
-/// `torch.distributed.elastic.multiprocessing.api: [ERROR] failed`, `ERROR:torch.distributed.elastic…:failed`; DeepSpeed's launcher.
+/// `torch.distributed.elastic.multiprocessing.api: [ERROR] failed`, `ERROR:torch.distributed.elastic…:failed` (Python's `logging.basicConfig`, at any
+/// level); DeepSpeed's launcher.
 fn is_elastic(line: &str) -> bool {
     let head = &line[..line.floor_char_boundary(160)];
     head.contains("torch/distributed/elastic/") && head.contains(".py:")
-        || ["torch.distributed.elastic.", "ERROR:torch.distributed.elastic.", "WARNING:torch.distributed.elastic."]
-            .iter()
-            .any(|start| line.starts_with(start))
+        || behind_level(line).starts_with("torch.distributed.elastic.")
         || line.starts_with("[ERROR] [launch.py:")
         || line.starts_with("[INFO] [launch.py:")
-        || line.starts_with("torch.distributed.elastic.multiprocessing.errors.ChildFailedError")
+}
+
+/// What stands behind the level of `LEVEL:logger:text`.
+fn behind_level(line: &str) -> &str {
+    line.split_once(':').filter(|(level, _)| level_of(level).is_some()).map_or(line, |(_, rest)| rest)
 }
 
 /// Crash handlers, the C++ and Rust runtimes, Python's faulthandler, a shell that reports a signal; AMD's runtime before it ends a process:
@@ -187,11 +191,11 @@ fn is_date(text: &str) -> bool {
     day && words.nth(1).is_some_and(is_number) && words.next().is_some_and(|time| time.split(':').count() == 3)
 }
 
-/// What stands behind Open MPI's and UCX's `[host:pid]` or `[host:pid:0:pid]`.
+/// What stands behind Open MPI's `[host:pid]` or UCX's `[host:pid  :0:pid]`, which gives the number five places.
 fn behind_process(line: &str) -> Option<&str> {
     let (head, rest) = line.strip_prefix('[')?.split_once(']')?;
     let (host, pid) = head.split_once(':')?;
-    let process = !host.is_empty() && !host.contains(' ') && pid.split(':').all(is_number);
+    let process = !host.is_empty() && !host.contains(' ') && pid.split(':').all(|part| is_number(part.trim_end()));
     process.then(|| rest.trim_start())
 }
 

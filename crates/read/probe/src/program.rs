@@ -74,17 +74,11 @@ impl Program {
     }
 
     /// Starts it, for what it writes to be read as it comes; it may take any time.
-    ///
-    /// # Errors
-    /// It could not be started.
     pub fn start(mut self) -> io::Result<Started> {
         self.spawn().map(Started)
     }
 
     /// Runs it to its end, or to the end of its time: then it is ended, with all that it started in its process group.
-    ///
-    /// # Errors
-    /// It could not be started.
     pub fn run(mut self) -> io::Result<Ended> {
         let deadline = Instant::now() + self.limit;
         let mut child = self.spawn()?;

@@ -49,9 +49,6 @@ impl Root {
     }
 
     /// A file, to be read.
-    ///
-    /// # Errors
-    /// It is not there or may not be read.
     pub fn open(&self, path: &str) -> io::Result<File> {
         File::open(self.locate(path)?)
     }

@@ -60,9 +60,6 @@ impl Context {
     }
 
     /// `NCCL_TESTS_MIN_BW`: the average busbw in GB/s that the run must reach, within 10%.
-    ///
-    /// # Errors
-    /// It is no number.
     pub fn least_busbw(&self) -> Result<Option<f64>> {
         let Some(text) = self.variable("NCCL_TESTS_MIN_BW") else { return Ok(None) };
         let number = text.trim().parse::<f64>().ok().filter(|number| number.is_finite());

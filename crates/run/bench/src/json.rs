@@ -102,9 +102,6 @@ enum Stage {
 
 impl<'a> Json<'a> {
     /// Creates the file; where one is there already, `PATH.0`, `PATH.1` and so on.
-    ///
-    /// # Errors
-    /// It cannot be created or written.
     pub fn create(path: &Path, context: &Context, libraries: &[Library]) -> Result<Self> {
         let mut tried = path.to_path_buf();
         let mut number = 0;
@@ -124,9 +121,6 @@ impl<'a> Json<'a> {
     }
 
     /// Begins, on a file or on standard output.
-    ///
-    /// # Errors
-    /// It cannot be written.
     pub fn begin(
         out: Box<dyn Write + 'a>,
         path: Option<PathBuf>,

@@ -129,9 +129,6 @@ impl Traffic {
     }
 
     /// Bytes from rank i to rank j at `[i * nranks + j]`, for a rank that sends about `total` bytes in all.
-    ///
-    /// # Errors
-    /// The matrix is smaller than the number of ranks.
     pub fn bytes(&self, nranks: usize, total: usize) -> Result<Vec<usize>> {
         let pairs = (0..nranks).flat_map(|i| (0..nranks).map(move |j| (i, j)));
         let matrix = match &self.pattern {
@@ -155,9 +152,6 @@ impl Traffic {
     }
 
     /// What buffers must hold for sizes up to `max`: with `--load`, the busiest rank moves more than the size.
-    ///
-    /// # Errors
-    /// As of [`Traffic::bytes`].
     pub fn buffer_bytes(&self, max: u64, nranks: usize) -> Result<u64> {
         if self.load().is_none() {
             return Ok(max);
@@ -187,9 +181,6 @@ impl Traffic {
 
     /// Whether buffers of `max` bytes, which the memory here allows, hold what the busiest rank sends or receives by a matrix.
     /// Sweeps without one end earlier where memory does.
-    ///
-    /// # Errors
-    /// They do not.
     pub fn check_memory(&self, max: u64, nranks: usize) -> Result<()> {
         let needed = self.matrix_bytes(nranks)?;
         match self.matrix() {

@@ -126,9 +126,6 @@ impl Perftest {
     }
 
     /// Runs the client's side to its end.
-    ///
-    /// # Errors
-    /// What perftest says, or that its output has no result.
     pub fn drive(&self, server: SocketAddr, cancel: &Cancellation) -> Result<PerftestFigures, String> {
         let mut arguments = self.arguments(server.port());
         if server.is_ipv6() {

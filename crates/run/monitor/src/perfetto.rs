@@ -27,9 +27,6 @@ pub struct Trace<W> {
 
 impl<W: Write> Trace<W> {
     /// Begins a trace.
-    ///
-    /// # Errors
-    /// What the writer returns.
     pub fn new(mut out: W) -> io::Result<Self> {
         out.write_all(b"[\n")?;
         let mut trace = Trace { out, events: 0, threads: BTreeMap::new(), last_us: 0 };
@@ -40,9 +37,6 @@ impl<W: Write> Trace<W> {
     }
 
     /// Adds a moment.
-    ///
-    /// # Errors
-    /// What the writer returns.
     pub fn add(&mut self, moment: &Moment) -> io::Result<()> {
         self.last_us = moment.time_us;
         if moment.interval_us.is_some() {
@@ -129,9 +123,6 @@ impl<W: Write> Trace<W> {
     }
 
     /// Closes what is open, and the trace.
-    ///
-    /// # Errors
-    /// What the writer returns.
     pub fn finish(mut self) -> io::Result<()> {
         for pid in [ALERTS, JOBS] {
             self.slices(pid, BTreeMap::new())?;

@@ -66,18 +66,12 @@ pub struct Recorder<W> {
 
 impl<W: Write> Recorder<W> {
     /// Begins a recording.
-    ///
-    /// # Errors
-    /// What the writer returns.
     pub fn new(mut out: W) -> io::Result<Self> {
         out.write_all(HEADER)?;
         Ok(Recorder { out, before: None })
     }
 
     /// Adds a sample, and hands it to the system, so that a recorder that is killed loses nothing.
-    ///
-    /// # Errors
-    /// What the writer returns.
     pub fn add(&mut self, sample: &Sample) -> io::Result<()> {
         let change = self.before.as_ref().and_then(|before| change(before, sample));
         let frame = change.map_or_else(|| Frame::Whole(sample.clone()), Frame::Change);
@@ -117,9 +111,6 @@ impl<R: BufRead> Recording<R> {
     }
 
     /// The next sample; none at the end, also where the file was cut off.
-    ///
-    /// # Errors
-    /// The file cannot be read, or a frame is damaged.
     pub fn next_sample(&mut self) -> Result<Option<Sample>, RecordingError> {
         let Some(bytes) = self.frame()? else { return Ok(None) };
         let damaged = RecordingError::Damaged(self.samples);
@@ -135,11 +126,9 @@ impl<R: BufRead> Recording<R> {
     }
 
     fn frame(&mut self) -> Result<Option<Vec<u8>>, RecordingError> {
-        let mut length = [0; 4];
-        if read_whole(&mut self.input, &mut length)? < length.len() {
-            return Ok(None);
-        }
-        let length = u32::from_le_bytes(length);
+        let mut length = Vec::new();
+        self.input.by_ref().take(4).read_to_end(&mut length)?;
+        let Ok(length) = length.try_into().map(u32::from_le_bytes) else { return Ok(None) };
         if length > LONGEST {
             return Err(RecordingError::Damaged(self.samples));
         }
@@ -147,20 +136,6 @@ impl<R: BufRead> Recording<R> {
         self.input.by_ref().take(u64::from(length)).read_to_end(&mut bytes)?;
         Ok((bytes.len() == length as usize).then_some(bytes))
     }
-}
-
-/// Reads until the block is full or the input ends; how much.
-fn read_whole(input: &mut impl Read, block: &mut [u8]) -> io::Result<usize> {
-    let mut filled = 0;
-    while filled < block.len() {
-        match input.read(&mut block[filled..]) {
-            Ok(0) => break,
-            Ok(read) => filled += read,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(filled)
 }
 
 /// Every group of counters of a sample, in one order.

@@ -31,9 +31,6 @@ impl std::fmt::Debug for Server {
 
 impl Server {
     /// Listens at an address, for those who ask for it or for one of `hosts`.
-    ///
-    /// # Errors
-    /// The address is taken, or is none of this host's.
     pub fn start(address: SocketAddr, hosts: Hosts) -> io::Result<Self> {
         let listener = TcpListener::bind(address)?;
         let address = listener.local_addr()?;

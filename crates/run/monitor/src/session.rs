@@ -96,9 +96,6 @@ pub struct Intake {
 
 impl Intake {
     /// Opens what keeps or serves samples.
-    ///
-    /// # Errors
-    /// A file cannot be written.
     pub fn new(options: &Options) -> Result<Self, SessionError> {
         let recorder = |path: &PathBuf| {
             let out: Box<dyn Write> =
@@ -134,9 +131,6 @@ impl Intake {
     }
 
     /// Takes the next sample of a source; none at its end.
-    ///
-    /// # Errors
-    /// The source cannot be read, or a file cannot be written.
     pub fn next(&mut self, source: &mut Source) -> Result<Option<Moment>, SessionError> {
         let Some(sample) = source.take()? else { return Ok(None) };
         if let Some((path, recorder)) = &mut self.recorder {
@@ -162,9 +156,6 @@ impl Intake {
     }
 
     /// Closes everything; what moved in all, in words.
-    ///
-    /// # Errors
-    /// A file cannot be written.
     pub fn finish(self) -> Result<String, SessionError> {
         if let Some((path, trace)) = self.trace {
             trace.finish().map_err(SessionError::at(&path))?;

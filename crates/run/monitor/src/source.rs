@@ -39,9 +39,6 @@ impl Source {
     }
 
     /// A recording, so many times as fast as it was made; without a speed, without waiting.
-    ///
-    /// # Errors
-    /// It is no recording.
     pub fn replay(input: Box<dyn BufRead>, speed: Option<f64>) -> Result<Self, RecordingError> {
         let mut recording = Recording::open(input)?;
         let next = recording.next_sample()?;
@@ -59,9 +56,6 @@ impl Source {
     }
 
     /// The next sample.
-    ///
-    /// # Errors
-    /// The recording cannot be read on.
     pub fn take(&mut self) -> Result<Option<Sample>, RecordingError> {
         match self {
             Source::Live { sampler, interval, due } => {

@@ -18,9 +18,6 @@ pub struct Stop {
 
 impl Stop {
     /// Listens for signals from now on, instead of being ended by them. SIGHUP stays ignored where it is.
-    ///
-    /// # Errors
-    /// The system has no descriptors left.
     pub fn on_signals() -> io::Result<Self> {
         let (signals, written) = UnixStream::pair()?;
         for signal in &heeded([Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP]) {

@@ -50,9 +50,6 @@ pub enum AgentError {
 
 impl Agent {
     /// Begins with a job that is to be started, with a report that may write a trace.
-    ///
-    /// # Errors
-    /// There is no place for the rings.
     pub fn begin(host: &str, report: Report) -> io::Result<Self> {
         let folder = folder()?;
         let place = Place::Folder(folder.path().to_owned(), HashSet::new());

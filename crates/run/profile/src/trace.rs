@@ -154,9 +154,6 @@ impl OfOperation {
 
 impl Trace {
     /// Begins a trace.
-    ///
-    /// # Errors
-    /// What the writer returns.
     pub fn new(mut out: Box<dyn Write + Send>) -> io::Result<Self> {
         out.write_all(b"[")?;
         Ok(Trace { out, numbers: BTreeMap::new(), origin_ns: None, first: true })

@@ -101,9 +101,6 @@ impl Objective {
     }
 
     /// The value of a trial that ended well.
-    ///
-    /// # Errors
-    /// The output does not hold it.
     pub fn value(&self, output: &str, wall_time: Duration) -> Result<f64, NoValue> {
         match self {
             Objective::WallTime => Ok(wall_time.as_secs_f64()),

@@ -51,9 +51,6 @@ pub const LOG: &str = "output.log";
 impl Workload {
     /// Runs the command under a setting, its output going to a file of `folder`. `stop` is asked all the while whether to end.
     /// Returns how it ended, and the wall time.
-    ///
-    /// # Errors
-    /// The log cannot be written.
     pub fn run(&self, setting: &Setting, folder: &Path, stop: &dyn Fn() -> bool) -> io::Result<(Ended, Duration)> {
         fs::create_dir_all(folder)?;
         let log = File::create(folder.join(LOG))?;

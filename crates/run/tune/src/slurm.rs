@@ -279,9 +279,6 @@ fn place(line: &str) -> Option<String> {
 }
 
 /// Asks whether Slurm answers: sbatch tries for a minute before it says no.
-///
-/// # Errors
-/// It does not, in the words of `scontrol ping`.
 pub fn ask_the_controller() -> Result<(), JobError> {
     let ran = Command::new("scontrol").arg("ping").stdin(Stdio::null()).output();
     let ran = ran.map_err(|source| JobError::Program { program: "scontrol", source })?;

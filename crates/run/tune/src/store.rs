@@ -127,9 +127,6 @@ impl Store {
     }
 
     /// Notes that a trial starts.
-    ///
-    /// # Errors
-    /// It cannot be written.
     pub fn begin(&self, key: Key) -> Result<(), StoreError> {
         self.execute(
             "INSERT OR REPLACE INTO trial (round, setting, state) VALUES (?1, ?2, 'running')",
@@ -138,9 +135,6 @@ impl Store {
     }
 
     /// Notes under which Slurm job a trial runs.
-    ///
-    /// # Errors
-    /// It cannot be written.
     pub fn submitted(&self, key: Key, job: u64) -> Result<(), StoreError> {
         self.execute(
             "UPDATE trial SET job = ?3 WHERE round = ?1 AND setting = ?2",
@@ -149,9 +143,6 @@ impl Store {
     }
 
     /// Notes that the Slurm job of a trial was cancelled before it ended.
-    ///
-    /// # Errors
-    /// It cannot be written.
     pub fn cancelled(&self, key: Key) -> Result<(), StoreError> {
         self.execute(
             "UPDATE trial SET job = NULL WHERE round = ?1 AND setting = ?2",
@@ -160,9 +151,6 @@ impl Store {
     }
 
     /// The Slurm job of a trial that was under way when the sweep was interrupted.
-    ///
-    /// # Errors
-    /// The database cannot be read.
     pub fn job_under_way(&self, key: Key) -> Result<Option<u64>, StoreError> {
         let found = self.database.query_row(
             "SELECT job FROM trial WHERE round = ?1 AND setting = ?2 AND state = 'running' AND job IS NOT NULL",
@@ -173,9 +161,6 @@ impl Store {
     }
 
     /// Notes how a trial ended.
-    ///
-    /// # Errors
-    /// It cannot be written.
     pub fn finish(&self, key: Key, outcome: &Outcome) -> Result<(), StoreError> {
         let (state, value, reason) = match outcome {
             Outcome::Value(value) => ("done", Some(*value), None),
@@ -190,9 +175,6 @@ impl Store {
     }
 
     /// How a trial ended, if it has.
-    ///
-    /// # Errors
-    /// The database cannot be read.
     pub fn outcome(&self, key: Key) -> Result<Option<Outcome>, StoreError> {
         let found = self.database.query_row(
             "SELECT state, value, reason FROM trial WHERE round = ?1 AND setting = ?2 AND state != 'running'",

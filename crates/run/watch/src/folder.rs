@@ -77,9 +77,6 @@ impl Folder {
     }
 
     /// Writes a file of it, whole or not at all.
-    ///
-    /// # Errors
-    /// The disk is full, or the folder is gone.
     pub fn write(&self, name: &str, text: &[u8]) -> io::Result<()> {
         // Hidden files are none of explain's inputs.
         let hidden = self.path.join(format!(".{name}"));
@@ -88,17 +85,11 @@ impl Folder {
     }
 
     /// Writes what each rank recorded of its collectives, by the names that PyTorch's flight recorder gives its files.
-    ///
-    /// # Errors
-    /// As [`Folder::write`].
     pub fn write_recordings(&self, recordings: &[(u32, Vec<u8>)]) -> io::Result<()> {
         recordings.iter().try_for_each(|(rank, dump)| self.write(&recording_name(*rank), dump))
     }
 
     /// The folder in this one for recordings of a job that goes on, empty.
-    ///
-    /// # Errors
-    /// As [`Folder::write`].
     pub fn for_stragglers(&self) -> io::Result<Folder> {
         let path = self.path.join(STRAGGLERS);
         self.without_stragglers()?;
@@ -116,9 +107,6 @@ impl Folder {
     }
 
     /// Writes the facts.
-    ///
-    /// # Errors
-    /// As [`Folder::write`].
     pub fn write_facts(&self, facts: &Watched) -> io::Result<()> {
         let mut text = serde_json::to_vec_pretty(&Document::new(facts))?;
         text.push(b'\n');

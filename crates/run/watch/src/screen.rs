@@ -39,7 +39,6 @@ impl Shown {
         self.sources.extend(facts.without_carrier.iter().map(|nic| format!("{nic} has no carrier")));
     }
 
-    /// Draws it.
     pub fn draw(&self, frame: &mut Frame) {
         let below = (self.sources.len() + self.told.len()) as u16;
         let parts = Layout::vertical([
@@ -90,17 +89,11 @@ pub struct Screen {
 
 impl Screen {
     /// Takes the terminal.
-    ///
-    /// # Errors
-    /// Standard output is none.
     pub fn take() -> io::Result<Self> {
         Ok(Screen { terminal: Some(Taken::take()?), keys: keys()?, blocks: Blocks::default(), shown: Shown::default() })
     }
 
     /// Takes a sample, and shows it.
-    ///
-    /// # Errors
-    /// The terminal's.
     pub fn feed(&mut self, facts: &Watched, tracker: &Tracker) -> io::Result<()> {
         self.shown.feed(&mut self.blocks, facts, tracker);
         self.draw()

@@ -104,9 +104,6 @@ impl<'a> Session<'a> {
     }
 
     /// Looks on until the job has ended, or the observer wants an end. Whether somebody was named.
-    ///
-    /// # Errors
-    /// The observer cannot write.
     pub fn run(mut self, observer: &mut dyn Observer, judge: Judge) -> Result<bool, WatchError> {
         loop {
             let began = Instant::now();

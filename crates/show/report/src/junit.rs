@@ -6,9 +6,6 @@ use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 use std::io;
 
 /// Writes the JUnit XML of a check: a suite for each host, and one for what differs between hosts.
-///
-/// # Errors
-/// What the writer returns.
 pub fn write_check(checked: &Checked, out: &mut dyn io::Write) -> io::Result<()> {
     let of_host = |host: &String| {
         let items = checked.items.iter().filter(|item| item.host == *host);
@@ -20,9 +17,6 @@ pub fn write_check(checked: &Checked, out: &mut dyn io::Write) -> io::Result<()>
 }
 
 /// Writes the JUnit XML of a diagnosis: the verdict, what was judged, and the findings.
-///
-/// # Errors
-/// What the writer returns.
 pub fn write_explain(diagnosis: &Diagnosis, out: &mut dyn io::Write) -> io::Result<()> {
     let verdict = case("verdict", "verdict", of_verdict(diagnosis), "");
     let judged = diagnosis.judged.iter().map(of_judged).collect();

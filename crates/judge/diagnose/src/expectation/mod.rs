@@ -377,18 +377,14 @@ impl Prospect<'_> {
         };
         let cause =
             suspect.as_ref().map_or("the cause is not visible".into(), |s| format!("as with {}", s.trouble.words));
+        let confidence = if suspect.is_some() { 0.6 } else { 0.4 };
+        let title = format!("{}: {plateau} of {} expected, {cause}", self.what(), expected.busbw);
+        let explanation = format!("Predicted for {}; limited by {}.{likeness}", self.how(), expected.bottleneck);
         Finding {
-            code,
-            severity: Severity::Warning,
-            confidence: if suspect.is_some() { 0.6 } else { 0.4 },
-            title: format!("{}: {plateau} of {} expected, {cause}", self.what(), expected.busbw),
-            explanation: format!("Predicted for {}; limited by {}.{likeness}", self.how(), expected.bottleneck),
             evidence: self.evidence(),
             remedy: suspect.map_or_else(general_remedy, |suspect| vec![suspect.trouble.remedy.into()]),
             expected_gain: Some(self.gain(expected.busbw)),
-            suspects: None,
-            alternatives: Vec::new(),
-            if_slow: false,
+            ..Finding::new(code, Severity::Warning, confidence, title, explanation)
         }
     }
 

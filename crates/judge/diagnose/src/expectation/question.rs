@@ -4,7 +4,7 @@ use super::judge::{Fit, Hypothesis};
 use super::{NEAR, Prospect, setting};
 use crate::case::Test;
 use crate::curve::{BANDWIDTH_FROM, Curve};
-use busbw_model::{BenchRow, BenchTable, Contradiction, Judged, Judgement, Measure, Subject, counted};
+use busbw_model::{BenchRow, BenchTable, Contradiction, Judged, Measure, Subject, counted};
 use busbw_predict::Cluster;
 use busbw_predict::cluster::{GpuLinks, NetTransport};
 
@@ -202,12 +202,5 @@ pub(super) fn unknown_test(test: &Test, described: Option<&Cluster>) -> Judged {
 }
 
 fn open(how: &str, question: String) -> Judged {
-    Judged {
-        subject: Subject::Speed,
-        what: "the table".into(),
-        how: how.to_string(),
-        speed: None,
-        outcome: Judgement::Undecided,
-        question: Some(question),
-    }
+    Judged::open(Subject::Speed, "the table", how, question)
 }

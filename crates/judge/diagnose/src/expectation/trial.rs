@@ -99,14 +99,9 @@ impl Prospect<'_> {
         let Some(Trial::Compared(sets, without)) = &self.trial else { return None };
         let with: Vec<String> = sets.iter().map(Set::words).collect();
         let measured = self.test.curve.plateau;
-        Some(Judged {
-            subject: Subject::Speed,
-            what: format!("{} with {}", self.what(), with.join(" ")),
-            how: format!("{measured}, {without} without"),
-            speed: None,
-            outcome: Judgement::Passed,
-            question: None,
-        })
+        let (what, how) =
+            (format!("{} with {}", self.what(), with.join(" ")), format!("{measured}, {without} without"));
+        Some(Judged::new(Subject::Speed, what, how, Judgement::Passed))
     }
 
     /// Whether a table shows the cost of a variable, or may be slow by it.

@@ -86,7 +86,7 @@ fn beside_even(test: &Test, skewed: &Skewed, given: &UserFacts, placed: Option<&
             }
         }
     };
-    Judged { subject: Subject::Speed, what, how, speed: None, outcome, question }
+    Judged { question, ..Judged::new(Subject::Speed, what, how, outcome) }
 }
 
 /// What the even exchange reaches of its prediction for a cluster of as many ranks.

@@ -162,11 +162,16 @@ fn breadth(fault: &Fault, table: &[Fault]) -> usize {
     releases(table, fault.component).into_iter().filter(|version| fault.affects(version) || may(version)).count()
 }
 
-/// How a fault stands in a situation; none where no version in use has it, or a condition is not met.
+/// How a fault stands in a situation; none where no version in use has it, or a condition is not met. Where nothing mended it, and the run shows it, a
+/// version later than its last one may have it.
 fn known_fault(known: &Situation, fault: &Fault, shown: bool) -> Option<KnownFault> {
-    let version = known.of(fault.component)?.iter().find(|version| fault.affects(version))?;
-    let unknown = unknown(known, fault, version)?;
-    let exposure = match (shown, unknown.is_empty()) {
+    let versions = || known.of(fault.component).into_iter().flatten();
+    let may_last = |version: &&Version| fault.is_open_in(version) && (shown || known.shows(&fault.shown));
+    let version = versions().find(|version| fault.affects(version)).or_else(|| versions().find(may_last))?;
+    let mut unknown = unknown(known, fault, version)?;
+    let later = fault.last.as_ref().filter(|_| !fault.affects(version));
+    unknown.extend(later.map(|last| format!("until: whether versions after {last} have it")));
+    let exposure = match (shown && later.is_none(), unknown.is_empty()) {
         (true, _) => Exposure::HitYou,
         (false, true) => Exposure::CanHitYou,
         (false, false) => Exposure::CannotKnow,

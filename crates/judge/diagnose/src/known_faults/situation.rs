@@ -49,7 +49,6 @@ const PROVIDER: &str = "Selected Provider is ";
 const TORCH_SAYS: &str = ", NCCL version ";
 
 impl Situation {
-    /// A version in use.
     pub fn uses(&mut self, component: Component, version: Version) {
         self.versions.entry(component).or_default().insert(version);
     }

@@ -9,7 +9,7 @@ mod processes;
 
 use crate::data::Until;
 use crate::lines::{Line, is_event};
-use crate::progress::{Progress, progress};
+use crate::progress::{Progress, loops, progress};
 use crate::words::{KNOWN, TIMED_OUT};
 use busbw_model::{
     BenchTable, EndTeller, Ended, Place, RankEnd, Run, SourceLine, Speaker, TorchEvent, TorchStatement, Warning,
@@ -36,8 +36,9 @@ pub struct Refuters {
     /// Those that a program that fails does not print as it exits, and from where on they speak: of what ended before it began, a table shows only that
     /// an exit status is a command's before it.
     succeeded: Vec<(Place, Place)>,
-    /// Where programs report success.
+    /// Where programs and launchers report success, and what runs scripts: these may have gone on behind a command that failed.
     reported: Vec<Place>,
+    scripts: Vec<Place>,
     /// Reports of launchers that stand before what they report of, and warnings of processes that come up behind them.
     unordered: HashSet<Place>,
     displaced: HashSet<Place>,
@@ -48,11 +49,12 @@ pub struct Refuters {
     /// The number of lines of each input, and inputs whose last is no empty line and no prompt.
     lines: Vec<u64>,
     ends_in_text: HashSet<u32>,
-    /// Lines that show that the program went on.
+    /// Lines that show that the program went on, and those of its loops in order.
     progress: Vec<Progress>,
+    loops: Vec<Place>,
     /// Ends of ranks that waited for others until their time was over.
     waited: Vec<Place>,
-    /// Lines in which a torchrun whose workers had failed reports that those of its last attempt left with status 0.
+    /// Lines in which a launcher, or a torchrun whose workers had failed, reports that those of its last attempt left with status 0.
     recovered: Vec<Place>,
     /// Ends that a list of what runs on a cluster tells of.
     listed: HashSet<Place>,
@@ -70,8 +72,10 @@ impl Refuters {
     pub fn of(run: &Run) -> Self {
         let launches = Launches::of(run);
         let (lines, ends_in_text) = last_lines(run);
-        let finished = run.ends.iter().filter(|end| end.how == Ended::Success).map(|end| end.source.place);
-        let reported: Vec<Place> = finished.collect();
+        let success = || run.ends.iter().filter(|end| end.how == Ended::Success);
+        let reported: Vec<Place> = success().filter(|end| is_of_all(end)).map(|end| end.source.place).collect();
+        let scripts = success().filter(|end| !is_of_all(end) && !may_be_of_another(run, end));
+        let scripts = scripts.map(|end| end.source.place).collect();
         let tables = run.tables.iter().filter(|table| table.finished && !table.rows.is_empty());
         let footer = |table: &BenchTable| Some(table.out_of_bounds.as_ref()?.source.place);
         let tables =
@@ -92,6 +96,7 @@ impl Refuters {
             displaced: displaced(run),
             launches,
             reported,
+            scripts,
             ended_well,
             succeeded,
             survived: HashSet::new(),
@@ -99,6 +104,7 @@ impl Refuters {
             lines,
             ends_in_text,
             progress: progress(run),
+            loops: loops(run),
             waited: waited.map(|end| end.source.place).collect(),
             listed: listed.map(|end| end.source.place).collect(),
             strangers: strangers(run),
@@ -148,9 +154,23 @@ impl Refuters {
         self.recovered_after(end) || self.went_well_again_after(end) || begins && goes_on()
     }
 
-    /// Whether what stands at a place is of a launch that is over, and the next one ends well.
-    fn went_well_again_after(&self, place: Place) -> bool {
-        self.launches.next_after(place).is_some_and(|next| self.ended_well_after(next))
+    /// Whether what stands at a place is of a launch that is over, and the next one ends well or goes on.
+    pub fn went_well_again_after(&self, place: Place) -> bool {
+        self.launches.next_after(place).is_some_and(|again| {
+            self.ended_well_after(again.next)
+                || self.scripts.iter().any(|end| end.is_after(again.next))
+                || self.goes_on(again.job)
+        })
+    }
+
+    /// Whether the program of a job loops behind where its ranks came up, in any input.
+    fn goes_on(&self, job: usize) -> bool {
+        const STEPS: usize = 3;
+        let loops_after = |place: Place| {
+            let later = self.loops.partition_point(|step| *step <= place);
+            self.loops.get(later + STEPS - 1).is_some_and(|step| step.is_after(place))
+        };
+        self.launches.up.iter().filter(|up| up.job == job).any(|up| loops_after(up.last))
     }
 
     /// Whether what a launcher reports is of a launch before the one that the input ends with: only another launch refutes it, as it is over then.
@@ -172,7 +192,7 @@ impl Refuters {
         self.unordered.contains(&place)
     }
 
-    /// Whether a torchrun that had workers fail saw those of a later attempt end in order, behind a place of its input.
+    /// Whether a launcher that had processes fail saw those of a later attempt end in order, behind a place of its input.
     pub fn recovered_after(&self, place: Place) -> bool {
         self.recovered.iter().any(|later| later.is_after(place))
     }
@@ -335,7 +355,8 @@ impl Refuters {
             return true;
         }
         // Events of a cluster are of any of its pods.
-        let ended = || self.ended_well_after(place) || self.ended_well() && is_event(line.text.trim());
+        let of_any = || self.ended_well() && is_event(line.text.trim());
+        let ended = || self.ended_well_after(place) || self.went_well_again_after(place) || of_any();
         let came_up = || self.came_up_after(place, line.host);
         if self.strangers.contains(&place) || pods::is_of_another(&line.text) || self.is_of_list(line) {
             return true;
@@ -372,7 +393,7 @@ fn last_lines(run: &Run) -> (Vec<u64>, HashSet<u32>) {
     (lines, in_text)
 }
 
-/// Where torchrun's agents report that all workers left with status 0: `[default] worker group successfully finished.`, `Local worker group finished
+/// Where launchers report that all that they started left with status 0. torchrun's agents: `[default] worker group successfully finished.`, `Local worker group finished
 /// (WorkerState.SUCCEEDED).` Of those that had workers fail before, by the number of their process in front of the file's name.
 fn recovered(run: &Run) -> Vec<Place> {
     let agent = |text: &str| Some(text.split_once(" torch/distributed/elastic/")?.0.rsplit(' ').next()?.to_string());
@@ -386,7 +407,8 @@ fn recovered(run: &Run) -> Vec<Place> {
         let same = |failure: &&SourceLine| agent(&failure.text) == agent(&said.source.text);
         failures().filter(same).any(|failure| said.source.place.is_after(failure.place))
     });
-    of_one.map(|one| one.source.place).collect()
+    let of_launcher = run.ends.iter().filter(|end| end.how == Ended::Success && end.told_by == EndTeller::Launcher);
+    of_one.map(|one| one.source.place).chain(of_launcher.map(|end| end.source.place)).collect()
 }
 
 /// Warnings of a connection that closed while NCCL's service thread waited for its first words, which the thread says next: NCCL goes on to listen.
@@ -411,7 +433,7 @@ fn strangers(run: &Run) -> HashSet<Place> {
 /// Whether tables are there and whole, or a program reports success.
 fn is_finished(run: &Run) -> bool {
     let mut tables = run.tables.iter().filter(|table| !table.rows.is_empty()).peekable();
-    run.ends.iter().any(|end| end.how == Ended::Success)
+    run.ends.iter().any(|end| end.how == Ended::Success && is_of_all(end))
         || tables.peek().is_some() && tables.all(|table| table.finished)
 }
 
@@ -444,6 +466,23 @@ fn last_failures(run: &Run, ranks: &Ranks) -> HashMap<u32, Place> {
     let mut places: Vec<Place> = ends.chain(timeouts.map(|told| told.source.place)).collect();
     places.sort_unstable();
     places.into_iter().map(|place| (place.input, place)).collect()
+}
+
+/// Whether who tells of a success tells it of all processes: MLPerf's log, and a launcher of those that it started.
+fn is_of_all(end: &RankEnd) -> bool {
+    matches!(end.told_by, EndTeller::Job | EndTeller::Launcher)
+}
+
+/// Whether a success names a unit of systemd's or a container of which the input tells no failure: any of the machine's ends in order.
+fn may_be_of_another(run: &Run, success: &RankEnd) -> bool {
+    const SAID: [&str; 2] = [".service: ", " exited with code "];
+    let named = |end: &RankEnd| {
+        let (head, _) = SAID.iter().find_map(|said| end.source.text.split_once(said))?;
+        head.rsplit([' ', '|']).find(|word| !word.is_empty()).map(str::to_string)
+    };
+    let same =
+        |name: &String| run.ends.iter().any(|end| end.how != Ended::Success && named(end).as_ref() == Some(name));
+    named(success).is_some_and(|name| !same(&name))
 }
 
 /// Whether the place of what tells of an end does not show when it was.

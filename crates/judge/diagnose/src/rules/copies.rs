@@ -60,7 +60,8 @@ fn judged(table: &CopyTable, group: &PeerGroup) -> Judged {
         "{} reaches {how}. Is that what the links carry? Add `nvidia-smi topo -m` and `nvidia-smi -q`, or a table of nccl-tests",
         table.what
     );
-    let outcome = if slow > 0 { Judgement::Failed } else { Judgement::Undecided };
-    let question = (outcome == Judgement::Undecided).then_some(question);
-    Judged { subject: Subject::Host, what: table.what.clone(), how, speed: None, outcome, question }
+    if slow > 0 {
+        return Judged::new(Subject::Host, &table.what, how, Judgement::Failed);
+    }
+    Judged::open(Subject::Host, &table.what, how, question)
 }

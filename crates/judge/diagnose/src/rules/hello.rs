@@ -39,13 +39,6 @@ fn apart(place: Place, hello: &Hello) -> Option<Finding> {
 /// Each host that is silent.
 pub(crate) fn judge(case: &Case) -> Vec<Judged> {
     let silent = case.run.hellos.iter().flat_map(|(_, hello)| &hello.silent);
-    let judged = silent.map(|one| Judged {
-        subject: Subject::Host,
-        what: one.host.clone(),
-        how: format!("did not answer: {}", one.why),
-        speed: None,
-        outcome: Judgement::Failed,
-        question: None,
-    });
-    judged.collect()
+    let how = |why| format!("did not answer: {why}");
+    silent.map(|one| Judged::new(Subject::Host, &one.host, how(&one.why), Judgement::Failed)).collect()
 }

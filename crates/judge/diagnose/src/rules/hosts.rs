@@ -202,7 +202,7 @@ pub(crate) fn judge(case: &Case) -> Vec<Judged> {
             _ => (Judgement::Failed, format!("{failed} of {} checks failed{minor}", passed + failed)),
         };
         let question = open.filter(|_| outcome == Judgement::Undecided);
-        Some(Judged { subject: Subject::Host, what: what.into(), how, speed: None, outcome, question })
+        Some(Judged { question, ..Judged::new(Subject::Host, what, how, outcome) })
     });
     let judged: Vec<Judged> = judged.collect();
     let of_run = run_unseen(case).filter(|_| !judged.is_empty());
@@ -211,19 +211,12 @@ pub(crate) fn judge(case: &Case) -> Vec<Judged> {
 
 /// The input names a run but not its outcome: sound machines do not make it healthy.
 fn run_unseen(case: &Case) -> Option<Judged> {
-    use busbw_model::InputKind::{
-        Busbw, HostFacts, Nvbandwidth, Perftest, RdmaCheck, RdmaMonitor, TopoMatrix, TopoXml,
-    };
-    let of_machine = |kind: &InputKind| {
-        matches!(kind, Busbw | HostFacts | Nvbandwidth | Perftest | RdmaCheck | RdmaMonitor | TopoMatrix | TopoXml)
-    };
-    let is_of_run = |kind: &InputKind| !of_machine(kind);
+    let is_of_run =
+        |kind: &InputKind| !kind.is_of_tool() && !matches!(kind, InputKind::TopoMatrix | InputKind::TopoXml);
     let tells = case.run.inputs.iter().flat_map(|input| &input.kinds).any(is_of_run);
     let is_seen = !case.run.tables.is_empty() || case.run.communicators.iter().any(|comm| comm.came_up());
-    let (what, how) = ("the run".into(), "the input does not show how it went".into());
-    let judged =
-        Judged { subject: Subject::Course, what, how, speed: None, outcome: Judgement::Undecided, question: None };
-    (tells && !is_seen).then_some(judged)
+    let how = "the input does not show how it went";
+    (tells && !is_seen).then(|| Judged::new(Subject::Course, "the run", how, Judgement::Undecided))
 }
 
 /// Facts from commands that no check can judge, if there is no run to judge either; a note if there is nothing else.

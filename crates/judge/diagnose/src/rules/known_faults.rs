@@ -20,25 +20,16 @@ fn finding(fault: &known_faults::table::Fault, found: KnownFault, evidence: Evid
         releases => Some(format!("Install {} {}", component.title(), releases.join(" or "))),
     };
     let see = format!("See what else this version can do: `busbw advise --versions {}={version}`", component.name());
-    Finding {
-        code: fault.symptom.unwrap_or(Code::VersionMismatch),
-        severity: if fault.consequence.ends_a_run() { Severity::Error } else { Severity::Warning },
-        confidence: match fault.sure {
-            Sure::Stated => 0.95,
-            Sure::Inferred => 0.9,
-            Sure::Reported => 0.8,
-        },
-        title: format!("A known fault of {} {version}: {title}", component.title()),
-        explanation: format!(
-            "{} {affected} has it; this run printed its text. Source: {}.",
-            component.title(),
-            source.join(", ")
-        ),
-        evidence: vec![evidence],
-        remedy: mend.into_iter().chain(found.workaround.clone()).chain([see]).collect(),
-        expected_gain: None,
-        suspects: None,
-        alternatives: Vec::new(),
-        if_slow: false,
-    }
+    let code = fault.symptom.unwrap_or(Code::VersionMismatch);
+    let severity = if fault.consequence.ends_a_run() { Severity::Error } else { Severity::Warning };
+    let confidence = match fault.sure {
+        Sure::Stated => 0.95,
+        Sure::Inferred => 0.9,
+        Sure::Reported => 0.8,
+    };
+    let (name, sources) = (component.title(), source.join(", "));
+    let title = format!("A known fault of {name} {version}: {title}");
+    let explanation = format!("{name} {affected} has it; this run printed its text. Source: {sources}.");
+    let remedy = mend.into_iter().chain(found.workaround.clone()).chain([see]).collect();
+    Finding { evidence: vec![evidence], remedy, ..Finding::new(code, severity, confidence, title, explanation) }
 }

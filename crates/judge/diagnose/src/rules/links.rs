@@ -44,17 +44,9 @@ pub fn rule(case: &Case) -> Vec<Finding> {
 fn finding(saved: &SavedFinding) -> Finding {
     let worst = if saved.code == Code::NetUnreachable { Severity::Error } else { Severity::Warning };
     Finding {
-        code: saved.code,
-        severity: saved.severity.min(worst),
-        confidence: 0.9,
-        title: saved.text.clone(),
-        explanation: saved.explanation.clone(),
         evidence: vec![Evidence::new(saved.source.clone())],
         remedy: saved.remedy.clone(),
-        expected_gain: None,
-        suspects: None,
-        alternatives: Vec::new(),
-        if_slow: false,
+        ..Finding::new(saved.code, saved.severity.min(worst), 0.9, &saved.text, &saved.explanation)
     }
 }
 
@@ -63,12 +55,8 @@ pub(crate) fn judge(case: &Case) -> Option<Judged> {
     let (_, links) = only(case).filter(|(_, links)| links.ends.len() > 2)?;
     let (least, most) = (rates(links).reduce(f64::min)?, rates(links).reduce(f64::max)?);
     let sound = of_links(case).all(|saved| saved.severity == Severity::Info);
-    Some(Judged {
-        subject: Subject::Host,
-        what: format!("links over {}", links.transport.name()),
-        how: format!("{} carry {} to {} Gbit/s", rates(links).count(), gbit(least), gbit(most)),
-        speed: None,
-        outcome: if sound { Judgement::Passed } else { Judgement::Failed },
-        question: None,
-    })
+    let what = format!("links over {}", links.transport.name());
+    let how = format!("{} carry {} to {} Gbit/s", rates(links).count(), gbit(least), gbit(most));
+    let outcome = if sound { Judgement::Passed } else { Judgement::Failed };
+    Some(Judged::new(Subject::Host, what, how, outcome))
 }

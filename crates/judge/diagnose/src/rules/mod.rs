@@ -35,7 +35,7 @@ mod versions;
 pub(crate) mod watched;
 mod wire_signs;
 pub(crate) mod wire_test;
-mod witnesses;
+pub(crate) mod witnesses;
 
 use crate::case::Case;
 pub(crate) use crate::findings::{found, sound};

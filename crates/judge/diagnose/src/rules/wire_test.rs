@@ -44,14 +44,8 @@ fn judged(case: &Case, device: &str) -> Option<Judged> {
     };
     let share =
         rate.map_or(String::new(), |rate| format!(", {:.0}% of its port's {rate} Gbit/s", 100.0 * gbit_s / rate));
-    Some(Judged {
-        subject: Subject::Host,
-        what,
-        how: format!("{gbit_s:.2} Gbit/s{at}{share}"),
-        speed: None,
-        outcome,
-        question,
-    })
+    let how = format!("{gbit_s:.2} Gbit/s{at}{share}");
+    Some(Judged { question, ..Judged::new(Subject::Host, what, how, outcome) })
 }
 
 const RATE: &str = "What is the port's rate? Add the output of `ibstat`, or what `busbw check --save` writes there";

@@ -164,7 +164,7 @@ fn numbered(sequence: u64) -> String {
 }
 
 /// `Rank 0`, `ranks 1, 2, 3`.
-fn ranks(word: &str, ranks: &[u32]) -> String {
+pub(crate) fn ranks(word: &str, ranks: &[u32]) -> String {
     format!("{word}{} {}", if ranks.len() > 1 { "s" } else { "" }, list(ranks))
 }
 

@@ -1,12 +1,7 @@
 //! What is said of a run whose end is not seen: nothing is praised behind which a failure may hide.
 
-use busbw_diagnose::diagnose;
-use busbw_ingest::read_bytes;
+use super::reports::answer;
 use busbw_model::{Diagnosis, Verdict};
-
-fn answer(text: &str) -> Diagnosis {
-    diagnose(&read_bytes(&[("log", text.as_bytes())]).expect("readable"))
-}
 
 /// Two ranks that came up and print steps.
 fn started() -> String {

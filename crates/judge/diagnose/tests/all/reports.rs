@@ -4,7 +4,7 @@ use busbw_diagnose::diagnose;
 use busbw_ingest::read_bytes;
 use busbw_model::{Diagnosis, Verdict};
 
-fn answer(text: &str) -> Diagnosis {
+pub fn answer(text: &str) -> Diagnosis {
     diagnose(&read_bytes(&[("log", text.as_bytes())]).expect("readable"))
 }
 

@@ -54,30 +54,21 @@ mod tests {
         counts.iter().map(|&count| (f64::from(count) - expected).powi(2) / expected).sum()
     }
 
+    /// Over seeds, flows and ways, and of two flows and two choices together.
     #[test]
-    fn choices_are_even_over_seeds_flows_and_ways() {
+    fn choices_are_even_and_independent() {
         let over_seeds = |i| FlowHash::new(i, 3).choose(0, 8);
         let over_flows = |i| FlowHash::new(3, i).choose(0, 8);
         let over_choices = |i| FlowHash::new(3, 3).choose(i, 8);
-        let cases: [&dyn Fn(u64) -> u32; 3] = [&over_seeds, &over_flows, &over_choices];
-        for draw in cases {
-            let mut counts = [0; 8];
-            (0..80_000).for_each(|i| counts[draw(i) as usize] += 1);
-            // 7 degrees of freedom: 29.9 is passed by 1 in 10,000.
-            assert!(unevenness(&counts) < 29.9, "{counts:?}");
-        }
-    }
-
-    #[test]
-    fn two_flows_and_two_choices_are_independent() {
         let flows = |seed| FlowHash::new(seed, 0).choose(0, 4) * 4 + FlowHash::new(seed, 1).choose(0, 4);
         let choices = |seed| FlowHash::new(seed, 0).choose(0, 4) * 4 + FlowHash::new(seed, 0).choose(1, 4);
-        let cases: [&dyn Fn(u64) -> u32; 2] = [&flows, &choices];
-        for draw in cases {
-            let mut counts = [0; 16];
-            (0..80_000).for_each(|seed| counts[draw(seed) as usize] += 1);
-            // 15 degrees of freedom: 44.3 is passed by 1 in 10,000.
-            assert!(unevenness(&counts) < 44.3, "{counts:?}");
+        // Passed by 1 in 10,000 with 7 and with 15 degrees of freedom.
+        let (of_8, of_16) = ((8, 29.9), (16, 44.3));
+        let cases: [&dyn Fn(u64) -> u32; 5] = [&over_seeds, &over_flows, &over_choices, &flows, &choices];
+        for (draw, (ways, most)) in cases.into_iter().zip([of_8, of_8, of_8, of_16, of_16]) {
+            let mut counts = vec![0; ways];
+            (0..80_000).for_each(|i| counts[draw(i) as usize] += 1);
+            assert!(unevenness(&counts) < most, "{counts:?}");
         }
     }
 }

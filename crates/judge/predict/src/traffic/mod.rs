@@ -75,9 +75,6 @@ impl Traffic {
     }
 
     /// What NCCL would build in the same pattern on another cluster.
-    ///
-    /// # Errors
-    /// As [`Traffic::of_cluster`].
     pub fn rebuilt(&self, cluster: &Cluster) -> Result<Traffic, SimulationError> {
         match (self.pattern, &self.load) {
             (Pattern::Exchange, Some(load)) => {

@@ -92,18 +92,12 @@ impl Context {
 
     /// Makes this the GPU that the calling thread's calls are for. What this module makes does it by itself where it
     /// needs it, but NCCL takes the thread's GPU when a communicator begins.
-    ///
-    /// # Errors
-    /// The driver's.
     pub fn make_current(&self) -> Result<()> {
         // SAFETY: the context is retained as long as this value lives.
         self.cuda().checked("cuCtxSetCurrent", unsafe { (self.cuda().api.context_set)(self.0.context) })
     }
 
     /// Bytes that are free now, and all.
-    ///
-    /// # Errors
-    /// The driver's.
     pub fn memory(&self) -> Result<(u64, u64)> {
         self.make_current()?;
         let (mut free, mut total) = (0, 0);

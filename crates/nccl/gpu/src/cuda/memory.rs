@@ -13,9 +13,6 @@ pub struct DeviceMemory {
 
 impl DeviceMemory {
     /// `len` bytes, whatever they hold.
-    ///
-    /// # Errors
-    /// The GPU has not as much.
     pub fn new(gpu: &Context, len: usize) -> Result<Self> {
         gpu.make_current()?;
         let mut address = 0;
@@ -26,9 +23,6 @@ impl DeviceMemory {
     }
 
     /// Memory with a copy of `bytes`.
-    ///
-    /// # Errors
-    /// The GPU has not as much, or the driver's.
     pub fn of(stream: &Stream, bytes: &[u8]) -> Result<Self> {
         let memory = DeviceMemory::new(stream.gpu(), bytes.len())?;
         // SAFETY: the memory is as large and nobody else's; the bytes live until the wait is over.
@@ -71,9 +65,6 @@ pub struct PinnedMemory {
 
 impl PinnedMemory {
     /// `len` bytes, zeroed.
-    ///
-    /// # Errors
-    /// The host has not as much.
     pub fn new(gpu: &Context, len: usize) -> Result<Self> {
         gpu.make_current()?;
         let mut pointer: *mut c_void = std::ptr::null_mut();

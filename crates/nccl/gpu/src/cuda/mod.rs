@@ -127,9 +127,6 @@ impl Cuda {
     }
 
     /// Every GPU that this process may use (`CUDA_VISIBLE_DEVICES`).
-    ///
-    /// # Errors
-    /// The driver's.
     pub fn devices(self: &Arc<Self>) -> Result<Vec<Device>> {
         let mut count = 0;
         // SAFETY: the pointer is to a value that lives through the call.

@@ -29,9 +29,6 @@ impl Module {
     }
 
     /// One of its kernels.
-    ///
-    /// # Errors
-    /// There is none of this name.
     pub fn function(&self, name: &CStr) -> Result<Function> {
         let mut raw = std::ptr::null_mut();
         let cuda = self.0.gpu.cuda();
@@ -62,9 +59,6 @@ impl Function {
     ///
     /// # Safety
     /// `arguments` point to values of the kernel's parameters, in their order, and what these point to fits the kernel.
-    ///
-    /// # Errors
-    /// The driver's.
     pub unsafe fn launch(
         &self,
         stream: &Stream,

@@ -18,9 +18,6 @@ unsafe impl Sync for Stream {}
 
 impl Stream {
     /// A stream of a GPU.
-    ///
-    /// # Errors
-    /// The driver's.
     pub fn new(gpu: &Context) -> Result<Self> {
         gpu.make_current()?;
         let mut raw = std::ptr::null_mut();
@@ -45,9 +42,6 @@ impl Stream {
     }
 
     /// Whether all work is done.
-    ///
-    /// # Errors
-    /// That of a kernel that failed.
     pub fn is_done(&self) -> Result<bool> {
         let cuda = self.gpu.cuda();
         // SAFETY: the stream lives.
@@ -59,9 +53,6 @@ impl Stream {
 
     /// Waits until all work is done. For work that ends by itself only: what waits for other ranks is asked with
     /// [`Stream::is_done`].
-    ///
-    /// # Errors
-    /// That of a kernel that failed.
     pub fn wait(&self) -> Result<()> {
         self.gpu.make_current()?;
         while !self.is_done()? {
@@ -74,9 +65,6 @@ impl Stream {
     ///
     /// # Safety
     /// There is room at `to`, and `from` stays as it is until the stream has done it.
-    ///
-    /// # Errors
-    /// The driver's.
     pub unsafe fn copy_in(&self, to: u64, from: &[u8]) -> Result<()> {
         if from.is_empty() {
             return Ok(());
@@ -92,9 +80,6 @@ impl Stream {
     ///
     /// # Safety
     /// `from` has as many bytes, and nobody touches `to` until the stream has done it.
-    ///
-    /// # Errors
-    /// The driver's.
     pub unsafe fn copy_out(&self, from: u64, to: &mut [u8]) -> Result<()> {
         self.gpu.make_current()?;
         let cuda = self.gpu.cuda();
@@ -107,9 +92,6 @@ impl Stream {
     ///
     /// # Safety
     /// Both have `len` bytes and do not overlap.
-    ///
-    /// # Errors
-    /// The driver's.
     pub unsafe fn copy_within(&self, from: u64, to: u64, len: usize) -> Result<()> {
         self.gpu.make_current()?;
         let cuda = self.gpu.cuda();
@@ -121,9 +103,6 @@ impl Stream {
     ///
     /// # Safety
     /// There are `len` bytes at `to`.
-    ///
-    /// # Errors
-    /// The driver's.
     pub unsafe fn zero(&self, to: u64, len: usize) -> Result<()> {
         if len == 0 {
             return Ok(());
@@ -182,9 +161,6 @@ pub struct Graph {
 
 impl Graph {
     /// Queues the graph's work.
-    ///
-    /// # Errors
-    /// The driver's.
     pub fn launch(&self, stream: &Stream) -> Result<()> {
         let cuda = self.gpu.cuda();
         // SAFETY: both live.
@@ -209,17 +185,11 @@ pub struct Event {
 
 impl Event {
     /// An event that can measure time.
-    ///
-    /// # Errors
-    /// The driver's.
     pub fn new(gpu: &Context) -> Result<Self> {
         Event::with(gpu, 0)
     }
 
     /// One that only tells whether it has passed, which is cheaper.
-    ///
-    /// # Errors
-    /// The driver's.
     pub fn without_time(gpu: &Context) -> Result<Self> {
         Event::with(gpu, EVENT_WITHOUT_TIME)
     }
@@ -233,9 +203,6 @@ impl Event {
     }
 
     /// Sets it behind what the stream has queued so far.
-    ///
-    /// # Errors
-    /// The driver's.
     pub fn record(&self, stream: &Stream) -> Result<()> {
         let cuda = self.gpu.cuda();
         // SAFETY: both live.
@@ -243,9 +210,6 @@ impl Event {
     }
 
     /// Whether the stream has come there.
-    ///
-    /// # Errors
-    /// The driver's.
     pub fn has_passed(&self) -> Result<bool> {
         let cuda = self.gpu.cuda();
         // SAFETY: the event lives.
@@ -256,9 +220,6 @@ impl Event {
     }
 
     /// Seconds from `earlier` to this; both have passed.
-    ///
-    /// # Errors
-    /// The driver's.
     pub fn seconds_since(&self, earlier: &Event) -> Result<f64> {
         let cuda = self.gpu.cuda();
         let mut milliseconds = 0.0;

@@ -33,23 +33,24 @@ pub struct Buffers {
     pub datatype: DataType,
 }
 
-/// The operations that reduce.
+/// The operations that every version has as functions of their own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reduction {
+pub enum Plain {
     /// `ncclAllReduce`.
-    AllReduce,
+    AllReduce(RedOp),
     /// `ncclReduceScatter`.
-    ReduceScatter,
+    ReduceScatter(RedOp),
     /// `ncclReduce` to this rank.
-    Reduce(usize),
+    Reduce(RedOp, usize),
+    /// `ncclBroadcast` from this rank.
+    Broadcast(usize),
+    /// `ncclAllGather`.
+    AllGather,
 }
 
 impl Communicator {
     /// Begins this rank's part on the calling thread's GPU, and returns when all ranks have; within a group of several
     /// ranks, when the group ends.
-    ///
-    /// # Errors
-    /// NCCL's.
     pub fn join(nccl: &Arc<Nccl>, id: UniqueId, rank: usize, nranks: usize, config: &mut Config) -> Result<Pending> {
         // In a group, NCCL writes the communicator when the group ends, be it long after this rank has given up waiting: the
         // place for it is never freed.
@@ -71,18 +72,12 @@ impl Communicator {
     }
 
     /// Keeps it from being freed while calls are made that NCCL carries out later, as in a group.
-    ///
-    /// # Errors
-    /// It has ended.
     pub fn hold(&self) -> Result<CommunicatorUse> {
         let last = ": the communicator was aborted".into();
         self.life.hold().ok_or(Error::Nccl { call: "a call of NCCL", result: NcclResult::INVALID_USAGE, last })
     }
 
     /// Goes on unless NCCL has noticed an error since: a peer that is gone, a network that fails.
-    ///
-    /// # Errors
-    /// That error.
     pub fn check(&self) -> Result<()> {
         let mut error = NcclResult::SUCCESS;
         let held = self.hold()?;
@@ -102,24 +97,18 @@ impl Communicator {
     }
 
     /// Ends the communicator when its operations are done. Every rank of the process calls it, each in its thread.
-    ///
-    /// # Errors
-    /// NCCL's.
     pub fn destroy(&self) -> Result<()> {
         // SAFETY: destroyed once.
         let result = self.life.take().map(|raw| unsafe { (self.nccl.api.destroy)(raw) });
         result.map_or(Ok(()), |result| self.nccl.checked("ncclCommDestroy", result))
     }
 
-    /// Starts an operation that reduces.
+    /// Starts one of these operations.
     ///
     /// # Safety
     /// The buffers are of this rank's GPU and as large as the operation needs, and nobody touches them until the stream has
     /// done it. So for the other operations.
-    ///
-    /// # Errors
-    /// NCCL's.
-    pub unsafe fn reduce(&self, which: Reduction, buffers: &Buffers, op: RedOp, stream: &Stream) -> Result<()> {
+    pub unsafe fn plain(&self, which: Plain, buffers: &Buffers, stream: &Stream) -> Result<()> {
         let Buffers { send, receive, count, datatype } = *buffers;
         let held = self.hold()?;
         let (send, receive, comm, stream) = (send.cast(), receive.cast(), held.raw(), stream.raw());
@@ -127,64 +116,29 @@ impl Communicator {
         // SAFETY: the caller's promise.
         let (call, result) = unsafe {
             match which {
-                Reduction::AllReduce => {
+                Plain::AllReduce(op) => {
                     ("ncclAllReduce", (api.all_reduce)(send, receive, count, datatype, op, comm, stream))
                 }
-                Reduction::ReduceScatter => {
+                Plain::ReduceScatter(op) => {
                     ("ncclReduceScatter", (api.reduce_scatter)(send, receive, count, datatype, op, comm, stream))
                 }
-                Reduction::Reduce(root) => {
+                Plain::Reduce(op, root) => {
                     ("ncclReduce", (api.reduce)(send, receive, count, datatype, op, root as c_int, comm, stream))
                 }
+                Plain::Broadcast(root) => {
+                    ("ncclBroadcast", (api.broadcast)(send, receive, count, datatype, root as c_int, comm, stream))
+                }
+                Plain::AllGather => ("ncclAllGather", (api.all_gather)(send, receive, count, datatype, comm, stream)),
             }
         };
         self.nccl.checked(call, result)
-    }
-
-    /// Starts `ncclBroadcast`.
-    ///
-    /// # Safety
-    /// As of [`Communicator::reduce`].
-    ///
-    /// # Errors
-    /// NCCL's.
-    pub unsafe fn broadcast(&self, buffers: &Buffers, root: usize, stream: &Stream) -> Result<()> {
-        let Buffers { send, receive, count, datatype } = *buffers;
-        let held = self.hold()?;
-        // SAFETY: the caller's promise.
-        let result = unsafe {
-            let (send, receive, comm) = (send.cast(), receive.cast(), held.raw());
-            (self.nccl.api.broadcast)(send, receive, count, datatype, root as c_int, comm, stream.raw())
-        };
-        self.nccl.checked("ncclBroadcast", result)
-    }
-
-    /// Starts `ncclAllGather`.
-    ///
-    /// # Safety
-    /// As of [`Communicator::reduce`].
-    ///
-    /// # Errors
-    /// NCCL's.
-    pub unsafe fn all_gather(&self, buffers: &Buffers, stream: &Stream) -> Result<()> {
-        let Buffers { send, receive, count, datatype } = *buffers;
-        let held = self.hold()?;
-        // SAFETY: the caller's promise.
-        let result = unsafe {
-            let (send, receive, comm) = (send.cast(), receive.cast(), held.raw());
-            (self.nccl.api.all_gather)(send, receive, count, datatype, comm, stream.raw())
-        };
-        self.nccl.checked("ncclAllGather", result)
     }
 
     /// Starts `ncclAlltoAll`, `ncclGather` or `ncclScatter`, which 2.28 brought; `false` where this version has none, and
     /// sends and receives must do it.
     ///
     /// # Safety
-    /// As of [`Communicator::reduce`].
-    ///
-    /// # Errors
-    /// NCCL's.
+    /// As of [`Communicator::plain`].
     pub unsafe fn whole(&self, which: Whole, buffers: &Buffers, stream: &Stream) -> Result<bool> {
         let Buffers { send, receive, count, datatype } = *buffers;
         let held = self.hold()?;
@@ -212,10 +166,7 @@ impl Communicator {
     /// Starts `ncclSend` of `count` elements from `from`.
     ///
     /// # Safety
-    /// As of [`Communicator::reduce`].
-    ///
-    /// # Errors
-    /// NCCL's.
+    /// As of [`Communicator::plain`].
     pub unsafe fn send(
         &self,
         from: *const u8,
@@ -234,10 +185,7 @@ impl Communicator {
     /// Starts `ncclRecv` of `count` elements to `to`.
     ///
     /// # Safety
-    /// As of [`Communicator::reduce`].
-    ///
-    /// # Errors
-    /// NCCL's.
+    /// As of [`Communicator::plain`].
     pub unsafe fn receive(
         &self,
         to: *mut u8,
@@ -254,9 +202,6 @@ impl Communicator {
     }
 
     /// An operation that multiplies this rank's elements with `scalar`, one element's bytes, and sums.
-    ///
-    /// # Errors
-    /// NCCL's.
     pub fn premul_sum(&self, mut scalar: [u8; 8], datatype: DataType) -> Result<RedOp> {
         let (mut op, scalar) = (RedOp::SUM, scalar.as_mut_ptr().cast());
         let create = self.nccl.api.create_premul_sum;
@@ -268,9 +213,6 @@ impl Communicator {
     }
 
     /// Gives back what [`Communicator::premul_sum`] gave.
-    ///
-    /// # Errors
-    /// NCCL's.
     pub fn destroy_op(&self, op: RedOp) -> Result<()> {
         let held = self.hold()?;
         // SAFETY: the communicator is held.

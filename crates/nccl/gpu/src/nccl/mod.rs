@@ -5,7 +5,7 @@ mod held;
 mod registration;
 mod version;
 
-pub use communicator::{Buffers, Communicator, Pending, Reduction, Whole};
+pub use communicator::{Buffers, Communicator, Pending, Plain, Whole};
 pub use held::CommunicatorUse;
 pub use registration::{NcclMemory, Registration};
 pub use version::{Feature, Version};
@@ -173,9 +173,6 @@ impl Nccl {
     }
 
     /// Begins a group: what this thread calls until [`Nccl::group_end`] is started together.
-    ///
-    /// # Errors
-    /// NCCL's.
     pub fn group_start(&self) -> Result<()> {
         // SAFETY: a plain call.
         self.checked("ncclGroupStart", unsafe { (self.api.group_start)() })
@@ -191,9 +188,6 @@ impl Nccl {
     }
 
     /// Runs calls as a group. The group is ended also when one of them fails, whose error then counts.
-    ///
-    /// # Errors
-    /// NCCL's.
     pub fn group(&self, calls: impl FnOnce() -> Result<()>) -> Result<()> {
         self.group_start()?;
         let called = calls();

@@ -140,7 +140,7 @@ impl From<&NetV10> for Calls {
 
 impl From<&NetV11> for Calls {
     fn from(table: &NetV11) -> Self {
-        calls!(table, finalize: table.finalize, init: InitForm::Context, properties: PropertiesForm::V11,
+        calls!(table, finalize: table.more.finalize, init: InitForm::Context, properties: PropertiesForm::V11,
             listen: ListenForm::Context, connect: ConnectForm::Context, accept: AcceptForm::Offload,
             register: RegisterForm::Size, isend: IsendForm::Profiled, irecv: IrecvForm::Profiled)
     }
@@ -148,7 +148,7 @@ impl From<&NetV11> for Calls {
 
 impl From<&NetV12> for Calls {
     fn from(table: &NetV12) -> Self {
-        calls!(table, finalize: table.finalize, init: InitForm::Context, properties: PropertiesForm::V12,
+        calls!(table, finalize: table.more.finalize, init: InitForm::Context, properties: PropertiesForm::V12,
             listen: ListenForm::Context, connect: ConnectForm::Context, accept: AcceptForm::Offload,
             register: RegisterForm::Size, isend: IsendForm::Profiled, irecv: IrecvForm::Profiled)
     }

@@ -2,7 +2,7 @@
 
 use super::asked;
 use crate::text::part_digits;
-use busbw_model::{EndTeller, Place, RankEnd, Run};
+use busbw_model::{EndTeller, Ended, Place, RankEnd, Run};
 use std::collections::BTreeSet;
 
 /// What a command names that prints what a pod, a container or a job printed, or tells of a job: `kubectl logs trainer-0`, `docker run --name train …`,
@@ -57,13 +57,16 @@ pub(super) fn settle(run: &mut Run, mut named: BTreeSet<String>, started: &[Plac
         }
         let is_of_run = named.iter().any(|name| is_of(&row, name)) || nodes.iter().any(|node| node.host == row);
         let is_report = end.told_by == EndTeller::Report || is_of_run && table.is_some();
-        if is_of_run || is_report {
+        // A script that went well may have gone on behind a command that failed.
+        if (is_of_run || is_report) && end.how != Ended::Success {
             let told_by = if is_report { EndTeller::Report } else { EndTeller::Job };
             (end.told_by, end.command) = (told_by, None);
         }
         let alike = |name: &&String| is_number(name) == is_number(&row) && !row.contains(' ');
         let mut alike = named.iter().filter(alike).peekable();
-        is_of_run || alike.peek().is_none() || alike.any(|name| stem(name) == stem(&row))
+        let mut may_be_of_run = || alike.peek().is_none() || alike.any(|name| stem(name) == stem(&row));
+        // What else ran may have gone well at any time.
+        is_of_run || end.how != Ended::Success && may_be_of_run()
     });
 }
 

@@ -13,7 +13,6 @@ pub(super) struct Shell(Vec<(ShellLine, SourceLine)>);
 /// A setting, and what it waits for.
 struct Open {
     setting: EnvSetting,
-    /// It is of one command.
     of_command: bool,
     /// It stands behind a `#`.
     is_hashed: bool,

@@ -37,6 +37,11 @@ pub(crate) fn by_failure(text: &str) -> Option<Ended> {
     by_code(text).filter(|how| *how != Ended::Exit(Some(0)))
 }
 
+/// The same of a code that ends what somebody ran: with 0 it went well.
+pub(super) fn by_status(text: &str) -> Option<Ended> {
+    by_code(text).map(|how| if how == Ended::Exit(Some(0)) { Ended::Success } else { how })
+}
+
 /// Signals by their names in C, and by the words of a shell, which some write small and in a few more words.
 const SIGNALS: [(&str, &str, u32); 7] = [
     ("SIGSEGV", "Segmentation fault", 11),

@@ -32,6 +32,12 @@ pub(super) fn read(line: &str) -> Option<EndLine> {
     if let Some(rank) = rank_of_snippet(line) {
         return Some(EndLine::Whose(rank, None));
     }
+    if let Some(all) = launchers::started(line) {
+        return Some(EndLine::Started(all));
+    }
+    if launchers::left_well(line) {
+        return Some(EndLine::LeftWell);
+    }
     let readers = [
         crash,
         runtime,

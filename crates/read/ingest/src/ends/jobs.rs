@@ -1,7 +1,7 @@
-//! Rows and fields in which Kubernetes, containers and batch systems show that a pod or a job failed. They list what else ran as well: each names
+//! Rows and fields in which Kubernetes, containers and batch systems show how a pod or a job ended. They list what else ran as well: each names
 //! whose row it is.
 
-use super::codes::{by_failure, by_signal};
+use super::codes::{by_failure, by_signal, by_status};
 use crate::cursor::finder;
 use crate::text::{is_age, is_number, leading, part_digits, parted};
 use busbw_model::{EndTeller, Ended, RankEnd};
@@ -75,6 +75,7 @@ fn pod(line: &str) -> Option<(&str, Ended)> {
     let [status, restarts, ..] = words[at + 1..] else { return None };
     let how = match status.trim_start_matches("Init:") {
         "OOMKilled" => Ended::Killed("Out Of Memory".into()),
+        "Completed" => Ended::Success,
         status if FAILED.contains(&status) => Ended::Exit(None),
         _ => return None,
     };
@@ -105,7 +106,7 @@ fn container(line: &str) -> Option<(&str, Ended)> {
     let (since, behind) = since.split_once("  ").unwrap_or((since, ""));
     since.contains(" ago").then_some(())?;
     let name = behind.split_whitespace().next_back().or_else(|| before.split_whitespace().next())?;
-    Some((name, by_failure(code)?))
+    Some((name, by_status(code)?))
 }
 
 /// What systemd says of a unit that failed, `systemctl status`: `Active: failed (Result: exit-code) since Tue …`, `Failed with result 'oom-kill'.` in its
@@ -165,7 +166,7 @@ fn status(line: &str) -> Option<(&str, Ended)> {
     }
     let signal = || line.strip_prefix("(0) Abnormal termination (signal ").and_then(leading);
     let how =
-        code.and_then(by_failure).or_else(|| signal().map(|number| by_signal(number, &format!("signal {number}"))))?;
+        code.and_then(by_status).or_else(|| signal().map(|number| by_signal(number, &format!("signal {number}"))))?;
     Some(("a job", how))
 }
 
@@ -187,6 +188,9 @@ pub(super) fn by_state(state: &str, code: &str, signal: &str) -> Option<Ended> {
     }
     if is("TIMEOUT") {
         return Some(Ended::Interrupted("Slurm: time limit".into()));
+    }
+    if state == "COMPLETED" {
+        return matches!(code, "" | "0").then_some(Ended::Success);
     }
     if is("NODE_FAIL") || is("BOOT_FAIL") || is("DEADLINE") {
         return Some(Ended::Exit(None));

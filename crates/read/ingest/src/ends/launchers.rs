@@ -118,7 +118,8 @@ fn mpirun(line: &str) -> Option<RankEnd> {
     Some(RankEnd { how: by_signal(leading(signal)?, name), ..of_rank })
 }
 
-/// What MPI says of a rank that gives up: MPICH's `Abort(15) on node 7 (rank 7 in comm 0): Fatal error in PMPI_Wait: Other MPI error`, Cray's `MPICH ERROR
+/// What MPI says of a rank that gives up: MPICH's `Abort(15) on node 7 (rank 7 in comm 0): Fatal error in PMPI_Wait: Other MPI error`, up to 3.2
+/// `Fatal error in PMPI_Wait: Other MPI error, error stack:`, Cray's `MPICH ERROR
 /// [Rank 7] [job id 1.0] [date] [n1] - Abort(15) (rank 7 in comm 0): Fatal error in …`, Open MPI's `MPI_ABORT was invoked on rank 3 in communicator …`;
 /// text-generation-inference of its shards: `Shard process was signaled to shutdown with signal 7 rank=1`.
 pub(super) fn mpi(line: &str) -> Option<RankEnd> {
@@ -147,6 +148,9 @@ pub(super) fn mpi(line: &str) -> Option<RankEnd> {
         let host = rank.rsplit('[').next().map(str::to_string);
         let how = Ended::Failure(said.split_once("): ").map_or(said, |(_, said)| said).to_string());
         return Some(RankEnd { ranks: of_rank(rank), host, ..RankEnd::of(how) });
+    }
+    if let Some(said) = line.strip_suffix(", error stack:").filter(|said| said.starts_with("Fatal error in ")) {
+        return Some(RankEnd::of(Ended::Failure(said.to_string())));
     }
     let (head, text) = parted(line, finder!(b" in comm "))?;
     let (head, rank) = head.rsplit_once("(rank ")?;
@@ -228,12 +232,21 @@ pub(super) fn kubernetes(line: &str) -> Option<RankEnd> {
 }
 
 /// Horovod's launcher of a worker that it started without MPI: `Process 1 exit with status code 1.` (`runner/gloo_run.py`); SGLang of a scheduler:
-/// `Rank 0 scheduler died (exit code: -9).` (`srt/entrypoints/engine.py`).
+/// `Rank 0 scheduler died (exit code: -9).` (`srt/entrypoints/engine.py`), and of any process: `Subprocess scheduler_0 (pid=42) crashed with exit code -9.
+/// Triggering SIGQUIT for cleanup...` (`srt/utils/watchdog.py`).
 fn horovod(line: &str) -> Option<RankEnd> {
     if let Some((rank, code)) =
         line.strip_prefix("Rank ").and_then(|rest| rest.split_once(" scheduler died (exit code: "))
     {
         return Some(RankEnd { ranks: vec![rank.parse().ok()?], ..RankEnd::of(by_failure(code)?) });
+    }
+    if let Some((name, code)) =
+        line.strip_prefix("Subprocess ").and_then(|rest| rest.split_once(") crashed with exit code "))
+    {
+        // Whoever ended it in order tells of that.
+        let code = code.split_once(". ").map(|(code, _)| code).filter(|code| *code != "-15")?;
+        let how = by_failure(code)?;
+        return Some(RankEnd { pid: name.split_once(" (pid=").and_then(|(_, pid)| leading(pid)), ..RankEnd::of(how) });
     }
     let (rank, rest) = part_digits(line.strip_prefix("Process ")?);
     let code = rest.strip_prefix(" exit with status code ")?.strip_suffix('.')?;
@@ -281,6 +294,22 @@ fn first_task(said: &str) -> Option<RankEnd> {
 /// A terminal's echo of who stops the program in front of it.
 pub(super) fn interrupt(line: &str) -> Option<RankEnd> {
     (line.trim_end() == "^C").then(|| RankEnd::of(Ended::Interrupted(Ended::CTRL_C.into())))
+}
+
+/// DeepSpeed's launcher of a process of its host that left with status 0: `[INFO] [launch.py:347:main] Process 4242 exits successfully.`
+/// (`deepspeed/launcher/launch.py`).
+pub(super) fn left_well(line: &str) -> bool {
+    of_deepspeed(line).is_some_and(|said| said.starts_with("Process ") && said.ends_with(" exits successfully."))
+}
+
+/// How many processes it starts on all hosts, as it says before: `[INFO] [launch.py:138:main] nnodes=2, num_local_procs=8, node_rank=0`.
+pub(super) fn started(line: &str) -> Option<u64> {
+    let (hosts, rest) = of_deepspeed(line)?.strip_prefix("nnodes=")?.split_once(", num_local_procs=")?;
+    hosts.parse::<u64>().ok()?.checked_mul(leading(rest)?)
+}
+
+fn of_deepspeed(line: &str) -> Option<&str> {
+    Some(parted(line, finder!(b"[INFO] [launch.py:"))?.1.split_once("] ")?.1.trim_end())
 }
 
 /// MLPerf's log and its scripts' `RESULT,NAME,,SECONDS,USER,…`.

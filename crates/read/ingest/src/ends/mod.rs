@@ -39,7 +39,9 @@ pub(crate) const MOST_SHOWN: usize = 3;
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum EndLine {
     /// `Traceback (most recent call last):`, and whether a logger's warning or error stands before it.
-    Header { logged: bool },
+    Header {
+        logged: bool,
+    },
     /// `  File "/x/train.py", line 88, in main`; whether it is one of Python's own helpers, whether
     /// stacks begin there, and those of `multiprocessing`; whether a parent waits for its children there; whether it is PyTorch's, and which
     /// collective of its it is in.
@@ -53,7 +55,11 @@ pub(crate) enum EndLine {
         collective: Option<String>,
     },
     /// `ValueError: text`, and whether it ends a traceback.
-    Exception { kind: String, message: String, traceback: bool },
+    Exception {
+        kind: String,
+        message: String,
+        traceback: bool,
+    },
     /// The traceback that follows ends no process.
     Survived,
     /// The next traceback shows the exception that came of the last.
@@ -71,6 +77,9 @@ pub(crate) enum EndLine {
     Library(String),
     /// `  what():  text`.
     What(String),
+    /// A launcher starts so many processes, and one of them left with status 0.
+    Started(u64),
+    LeftWell,
     /// An end that a line shows wholly.
     Ended(Box<RankEnd>),
 }
@@ -142,6 +151,9 @@ pub(crate) struct EndReader {
     whose: Option<(u32, Option<u32>)>,
     host: Option<String>,
     first: bool,
+    /// Processes that a launcher started, and those that left with status 0.
+    started: u64,
+    left_well: u64,
     /// The unit of systemd's that was listed last; whether a container waits for its next run, and whether its last is told.
     unit: Option<String>,
     waits: bool,
@@ -233,6 +245,15 @@ impl EndReader {
                 self.running.extend(runs.then_some(source.place.line));
             }
             EndLine::Listed(Listed::LastState) => self.of_last = !self.waits,
+            // Each host says it of all, before any process leaves.
+            EndLine::Started(all) => (self.started, self.left_well) = (all, 0),
+            EndLine::LeftWell => {
+                self.left_well += 1;
+                if self.left_well == self.started {
+                    let end = RankEnd { told_by: EndTeller::Launcher, source, ..RankEnd::of(Ended::Success) };
+                    self.keep(stream, end);
+                }
+            }
             EndLine::Library(name) => {
                 if let Some(Ended::Crash { library, .. }) = self.found.last_mut().map(|end| &mut end.how) {
                     library.get_or_insert(name);
@@ -267,6 +288,7 @@ impl EndReader {
     /// Whether the line above says that the process of a stream fails: it fails of the traceback that follows.
     fn is_fatal(&self, stream: &str, source: &SourceLine) -> bool {
         let above = self.found.last().zip(self.streams.last());
+        let above = above.filter(|(end, _)| end.how != Ended::Success);
         above.is_some_and(|(end, of)| &**of == stream && end.source.place.line + 1 == source.place.line)
     }
 

@@ -1,7 +1,7 @@
 //! Reports on a whole job: mails of batch systems, accounts of a job, what ran a program and holds all that it printed. They stand in front of the
 //! job's output or behind it.
 
-use super::codes::{by_failure, by_signal, shell_signal};
+use super::codes::{by_failure, by_signal, by_status, shell_signal};
 use super::jobs::by_state;
 use crate::cursor::finder;
 use crate::text::{is_number, leading, part_digits, parted};
@@ -17,7 +17,7 @@ pub(super) fn read(line: &str) -> Option<RankEnd> {
     Some(RankEnd { told_by: EndTeller::Report, command, ..RankEnd::of(how) })
 }
 
-/// LSF: `Exited with exit code 1.`, `Exited with signal termination: Killed, and core dumped.`, `TERM_MEMLIMIT: job killed after reaching LSF memory usage
+/// LSF: `Successfully completed.`, `Exited with exit code 1.`, `Exited with signal termination: Killed, and core dumped.`, `TERM_MEMLIMIT: job killed after reaching LSF memory usage
 /// limit.`
 fn lsf(line: &str) -> Option<(Ended, &str)> {
     if let Some((reason, _)) = line.strip_prefix("TERM_").and_then(|rest| rest.split_once(": job killed ")) {
@@ -25,6 +25,9 @@ fn lsf(line: &str) -> Option<(Ended, &str)> {
         let how =
             if reason == "MEMLIMIT" { Ended::Killed("Out Of Memory".into()) } else { Ended::Interrupted(by.into()) };
         return Some((how, ""));
+    }
+    if line == "Successfully completed." {
+        return Some((Ended::Success, ""));
     }
     if let Some(code) = line.strip_prefix("Exited with exit code ") {
         let is_whole = matches!(part_digits(code).1, "" | ".");
@@ -56,12 +59,12 @@ fn slurm_account(line: &str) -> Option<(Ended, &str)> {
 fn grid(line: &str) -> Option<(Ended, &str)> {
     let code = line.strip_prefix("Exit_status").or_else(|| line.strip_prefix("exit_status "))?;
     let code = code.trim_start_matches([' ', '=']).split(' ').next()?;
-    by_failure(code).filter(|_| is_number(code)).map(|how| (how, ""))
+    by_status(code).filter(|_| is_number(code)).map(|how| (how, ""))
 }
 
 /// Python of a program that it ran: `CompletedProcess(args=['torchrun', 'fit.py'], returncode=1, stdout=…`.
 fn subprocess(line: &str) -> Option<(Ended, &str)> {
     let (_, result) = parted(line, finder!(b"CompletedProcess(args="))?;
     let (_, code) = result.split_once("returncode=")?;
-    by_failure(code).map(|how| (how, ""))
+    by_status(code).map(|how| (how, ""))
 }

@@ -1,6 +1,7 @@
-//! How what runs commands reports one that failed: shells at a prompt, `make`, `time`, IDEs, build servers, services. It may go on with the next.
+//! How what runs commands reports how one ended: shells at a prompt, `make`, `time`, IDEs, build servers, services. It may go on with the next, and a
+//! script that went well may have gone on behind a command that failed.
 
-use super::codes::{by_failure, by_signal, shell_signal, signal_named};
+use super::codes::{by_failure, by_signal, by_status, shell_signal, signal_named};
 use super::jobs;
 use crate::evidence::KNOWN;
 use crate::text::{leading, part_digits};
@@ -12,7 +13,7 @@ type Form = fn(&str) -> Option<Ended>;
 /// What a line of one of them shows, without indent.
 pub(super) fn read(line: &str) -> Option<RankEnd> {
     // Those that go on with the next command, and those that tell of a process by its name.
-    const RUNNERS: [Form; 6] = [alone, coded, signalled, make, recipe, unit];
+    const RUNNERS: [Form; 7] = [alone, coded, signalled, make, recipe, unit, succeeded];
     const KEEPERS: [Form; 3] = [named, service, platform];
     let line = line.trim_end();
     let first = |forms: &[Form]| forms.iter().find_map(|form| form(line));
@@ -23,7 +24,29 @@ pub(super) fn read(line: &str) -> Option<RankEnd> {
     job(line)
         .map(|(how, command)| told(EndTeller::Runner, how, command))
         .or_else(|| first(&RUNNERS).map(|how| told(EndTeller::Runner, how, "")))
-        .or_else(|| first(&KEEPERS).map(|how| told(EndTeller::Job, how, "")))
+        .or_else(|| first(&KEEPERS).map(|how| told(keeper(&how), how, "")))
+}
+
+/// What looks after a process tells of its failure; that it went well says no more than a runner's word.
+fn keeper(how: &Ended) -> EndTeller {
+    if *how == Ended::Success { EndTeller::Runner } else { EndTeller::Job }
+}
+
+/// Ray of a job, behind its level and place where it writes to no terminal: `SUCC cli.py:64 -- Job 'train-7' succeeded` (`dashboard/modules/job/cli.py`,
+/// `_log_job_status`); the controller of Ray Train: `[State Transition] RUNNING -> FINISHED.` (`train/v2/_internal/execution/controller/controller.py`);
+/// SkyPilot: `✓ Job finished (status: SUCCEEDED).` (`skylet/log_lib.py`, `jobs/utils.py`); what runs the script on one host of SageMaker's:
+/// `sagemaker-training-toolkit INFO     Reporting training SUCCESS` (`sagemaker_training/trainer.py`).
+fn succeeded(line: &str) -> Option<Ended> {
+    let line = line.strip_prefix("✓ ").unwrap_or(line);
+    let of_ray = line.strip_prefix("SUCC ").and_then(|rest| Some(rest.split_once(" -- ")?.1)).unwrap_or(line);
+    let is_ray_job = of_ray
+        .strip_prefix("Job '")
+        .and_then(|rest| rest.split_once('\''))
+        .is_some_and(|(_, said)| said == " succeeded");
+    let is_sagemaker = || line.starts_with("sagemaker-") && line.ends_with(" Reporting training SUCCESS");
+    let is_ray_train = || line.starts_with("[State Transition] ") && line.ends_with(" -> FINISHED.");
+    (is_ray_job || line == "Job finished (status: SUCCEEDED)." || is_ray_train() || is_sagemaker())
+        .then_some(Ended::Success)
 }
 
 /// A shell of a command that a signal ended, in a line of its own: `Killed`, `Bus error (core dumped)`; Go of what it called: `signal: killed`; Flux of a job's
@@ -81,6 +104,7 @@ const HEADS: [&str; 14] = [
 fn coded(line: &str) -> Option<Ended> {
     // Jenkins of a build (`hudson/model/BuildListener.java`).
     match line {
+        "Finished: SUCCESS" => return Some(Ended::Success),
         "Finished: FAILURE" => return Some(Ended::Exit(None)),
         "Finished: ABORTED" => return Some(Ended::Interrupted("Jenkins: aborted".into())),
         _ => {}
@@ -90,12 +114,12 @@ fn coded(line: &str) -> Option<Ended> {
     let quoted = || line.strip_prefix("##[error]")?.split_once(" exited with code '");
     let written = || line.strip_prefix("Script done on ")?.split_once("[COMMAND_EXIT_CODE=\"");
     if let Some((_, code)) = quoted().or_else(written) {
-        return by_failure(code);
+        return by_status(code);
     }
     let code = HEADS.iter().find_map(|head| line.strip_prefix(head))?;
     let (_, behind) = part_digits(code.trim_start_matches('-'));
     let is_whole = matches!(behind, "" | ".") || [" (", " in ", ", "].iter().any(|more| behind.starts_with(more));
-    by_failure(code).filter(|_| is_whole)
+    by_status(code).filter(|_| is_whole)
 }
 
 /// GNU time's `Command terminated by signal 9`, xargs' `xargs: python: terminated by signal 9`, fish's `fish: Job 1, 'python train.py' terminated by signal
@@ -136,12 +160,12 @@ fn named(line: &str) -> Option<Ended> {
     let behind = part_digits(code).1;
     let is_whole = behind.is_empty() || behind.starts_with(" (");
     let name = name.trim_end_matches([' ', '|']);
-    by_failure(code).filter(|_| is_whole && !name.contains(' ') && !KNOWN.is_beside(name))
+    by_status(code).filter(|_| is_whole && !name.contains(' ') && !KNOWN.is_beside(name))
 }
 
 /// Platforms of the one command that they ran: Argo's emissary in a pod, `time="…" level=info msg="sub-process exited" argo=true error="exit status 1"`
 /// (`cmd/argoexec/commands/emissary.go`) and `argo get` of a node, `└─✖ train  main  train-7c  5m  Error (exit code 137)`, Azure ML's `Execution failed. User process 'python' exited with status code 2.`, TorchX's `torchx 2026-02-03 10:24:31
-/// INFO     Job finished: FAILED` (`torchx/cli/cmd_run.py`).
+/// INFO     Job finished: FAILED` or `SUCCEEDED` (`torchx/cli/cmd_run.py`).
 fn platform(line: &str) -> Option<Ended> {
     if let Some((_, error)) =
         line.split_once(" msg=\"sub-process exited\"").and_then(|(_, rest)| rest.split_once(" error=\""))
@@ -161,15 +185,24 @@ fn platform(line: &str) -> Option<Ended> {
         return by_failure(process.split_once("' exited with status code ")?.1);
     }
     let (head, state) = line.split_once(" Job finished: ")?;
-    (head.starts_with("torchx ") && state == "FAILED").then_some(Ended::Exit(None))
+    match state {
+        _ if !head.starts_with("torchx ") => None,
+        "FAILED" => Some(Ended::Exit(None)),
+        "SUCCEEDED" => Some(Ended::Success),
+        _ => None,
+    }
 }
 
 /// systemd of a unit, which may be any of the machine's: `train.service: Main process exited, code=killed, status=9/KILL`, `train.service: Failed with result
-/// 'exit-code'.` What ends of SIGTERM was stopped.
+/// 'exit-code'.`, `train.service: Deactivated successfully.` (`src/core/unit.c`, `unit_log_success`; before version 246 `Succeeded.`). What ends of
+/// SIGTERM was stopped.
 fn unit(line: &str) -> Option<Ended> {
     let (before, said) = line.split_once(".service: ")?;
     if before.rsplit(' ').next().is_some_and(|unit| KNOWN.is_beside(unit)) {
         return None;
+    }
+    if matches!(said, "Deactivated successfully." | "Succeeded.") {
+        return Some(Ended::Success);
     }
     let Some(end) = said.strip_prefix("Main process exited, code=") else { return jobs::unit_result(said) };
     let (how, status) = end.split_once(", status=")?;

@@ -185,7 +185,7 @@ impl Start {
         if standing.stuck_in.as_ref().is_none_or(|known| work.sequence < known.sequence) {
             standing.stuck_in = Some(work.clone());
         }
-        let (enqueued, is_p2p) = (work.sequence, work.op.starts_with("SEND") || work.op.starts_with("RECV"));
+        let (enqueued, is_p2p) = (work.sequence, work.is_between_two());
         if enqueued > 0 && !is_p2p {
             standing.standing.enqueued = standing.standing.enqueued.max(Some(enqueued));
         }

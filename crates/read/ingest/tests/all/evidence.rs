@@ -100,7 +100,7 @@ fn watchdogs_of_all_ranks_make_one_group() {
     let [group] = run.process_groups.as_slice() else { panic!("{:?}", run.process_groups) };
     assert_eq!(group.name.to_string(), "default_pg");
     assert_eq!(group.ranks.keys().copied().collect::<Vec<_>>(), [0, 1, 2, 3]);
-    assert_eq!(group.behind(), Some((vec![2], 20584, 20589)));
+    assert_eq!(group.behind(), Some((vec![2], 20584, 20585)));
     let stuck: Vec<_> = group.ranks.values().map(|r| (r.timed_out, r.stuck_in.as_ref().map(|w| w.sequence))).collect();
     assert_eq!(stuck, [(true, Some(20585)), (true, Some(20585)), (false, None), (true, Some(20585))]);
     let [mismatch] = group.mismatches.as_slice() else { panic!("{:?}", group.mismatches) };

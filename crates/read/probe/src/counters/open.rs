@@ -20,9 +20,6 @@ pub enum Reread {
 
 impl Reread {
     /// Opens a file.
-    ///
-    /// # Errors
-    /// It is not there or may not be read.
     pub fn open(root: &Root, path: &str) -> io::Result<Self> {
         match root.open(path) {
             Ok(file) => Ok(Reread::Open(file)),
@@ -32,9 +29,6 @@ impl Reread {
     }
 
     /// Reads the beginning of the file into `block`.
-    ///
-    /// # Errors
-    /// The device is gone, or its driver does not answer.
     pub fn read<'a>(&self, block: &'a mut [u8]) -> io::Result<&'a str> {
         let length = match self {
             Reread::Open(file) => file.read_at(block, 0)?,
@@ -44,9 +38,6 @@ impl Reread {
     }
 
     /// The number in the file.
-    ///
-    /// # Errors
-    /// It cannot be read or is no number.
     pub fn number(&self) -> io::Result<u64> {
         self.read(&mut [0; LONGEST])?.trim().parse().map_err(|_| io::ErrorKind::InvalidData.into())
     }

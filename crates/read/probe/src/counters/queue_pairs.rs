@@ -55,9 +55,6 @@ impl QueuePairReader {
     }
 
     /// The queue pairs of all devices. A device that went away meanwhile has none.
-    ///
-    /// # Errors
-    /// The kernel does not list devices.
     pub fn read(&mut self) -> io::Result<Vec<QueuePair>> {
         let mut devices = Vec::new();
         self.dump(CMD_GET, None, |payload| devices.extend(device(payload)))?;

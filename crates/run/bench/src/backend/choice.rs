@@ -13,9 +13,6 @@ type Variable<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 impl Flags {
     /// Settles the backend as far as it is asked for: by the flag, else by the variable, else `default`.
-    ///
-    /// # Errors
-    /// The variable names no backend.
     pub fn choose_backend(&mut self, default: BackendName, variable: Variable<'_>) -> Result<()> {
         if self.backend.is_none() {
             self.backend = Some(by_variable(variable)?.unwrap_or(default));

@@ -232,9 +232,6 @@ pub trait JobBackend: Backend {
     }
 
     /// Leaves the job when every rank has done its part.
-    ///
-    /// # Errors
-    /// When another rank fails before that.
     fn leave(self) -> Result<()>;
 
     /// Leaves the job because of `reason`; gives what the whole job failed of.

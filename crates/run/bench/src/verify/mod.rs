@@ -97,9 +97,6 @@ impl Data {
     }
 
     /// Hands the tables to a backend that makes and compares data itself.
-    ///
-    /// # Errors
-    /// The backend's.
     pub fn load_on(&self, backend: &mut dyn Backend) -> Result<()> {
         let Data { datatype, copied, given, reduced, bounds, .. } = self;
         let tables = Tables { datatype: *datatype, copied, given, reduced, bounds };

@@ -136,13 +136,12 @@ fn the_least_bandwidth_decides() {
 
 #[test]
 fn all_to_all_v_follows_its_variables() {
-    let file = std::env::temp_dir().join(format!("busbw-matrix-{}", std::process::id()));
+    let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(&file, "0 160\n80 0\n").unwrap();
     let printed = Job::new(Collective::AllToAllV, 2, "-b 1K -e 1K -n 1")
-        .env("NCCL_TESTS_ALLTOALLV_MATRIX_FILE", file.to_str().unwrap())
+        .env("NCCL_TESTS_ALLTOALLV_MATRIX_FILE", file.path().to_str().unwrap())
         .env("NCCL_TESTS_ALLTOALLV_PRINT_SUMMARY", "1")
         .run();
-    std::fs::remove_file(&file).unwrap();
     assert!(printed.outcome().ok, "{}", printed.text);
     assert!(printed.text.contains("mode=matrix nranks=2 matrix_dim=2"), "{}", printed.text);
     assert!(printed.text.contains("#   rank=0 send_bytes=160 recv_bytes=80 "), "{}", printed.text);
@@ -178,21 +177,21 @@ fn a_wrong_element_of_a_load_fails_the_run() {
     assert_eq!((printed.outcome().ok, printed.outcome().failed_checks), (false, 2), "{}", printed.text);
 }
 
+fn errors(printed: &Printed) -> Vec<String> {
+    printed.outcomes.iter().map(|outcome| outcome.as_ref().unwrap_err().to_string()).collect()
+}
+
 #[test]
 fn what_is_no_load_is_refused_by_every_rank() {
-    let file = std::env::temp_dir().join(format!("busbw-load-{}", std::process::id()));
+    let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(&file, "1 2 3\n").unwrap();
     for (load, says) in [
-        (file.to_str().unwrap(), "3 figures are no load of 2 ranks; give one for what each rank receives"),
+        (file.path().to_str().unwrap(), "3 figures are no load of 2 ranks; give one for what each rank receives"),
         ("W8", "no shape (W0 to W7) and no file that can be read"),
     ] {
         let printed = Job::new(Collective::AllToAllV, 2, &format!("-b 1K -e 1K -n 1 --load {load}")).run();
-        for outcome in &printed.outcomes {
-            let error = outcome.as_ref().unwrap_err().to_string();
-            assert!(error.contains(says), "{error}");
-        }
+        assert!(errors(&printed).iter().all(|error| error.contains(says)), "{:?}", errors(&printed));
     }
-    std::fs::remove_file(&file).unwrap();
 }
 
 /// The busiest rank of this load needs 3.25 times the size.
@@ -218,17 +217,14 @@ fn a_sweep_ends_where_memory_does() {
 /// Buffers are as large as memory allows; a matrix that needs more must not reach beyond them.
 #[test]
 fn a_matrix_that_memory_does_not_hold_is_refused() {
-    let file = std::env::temp_dir().join(format!("busbw-large-matrix-{}", std::process::id()));
+    let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(&file, "0 1048576\n1048576 0\n").unwrap();
     let mut job = Job::new(Collective::AllToAllV, 2, "-b 2M -e 2M -n 1")
-        .env("NCCL_TESTS_ALLTOALLV_MATRIX_FILE", file.to_str().unwrap());
+        .env("NCCL_TESTS_ALLTOALLV_MATRIX_FILE", file.path().to_str().unwrap());
     job.available = 1 << 20;
     let printed = job.run();
-    std::fs::remove_file(&file).unwrap();
-    for outcome in &printed.outcomes {
-        let error = outcome.as_ref().unwrap_err().to_string();
-        assert!(error.contains("moves 1048576 bytes, and its memory allows buffers of 327680"), "{error}");
-    }
+    let says = "moves 1048576 bytes, and its memory allows buffers of 327680";
+    assert!(errors(&printed).iter().all(|error| error.contains(says)), "{:?}", errors(&printed));
 }
 
 #[test]
@@ -241,10 +237,8 @@ fn what_cannot_run_is_refused_by_every_rank() {
         (Collective::AllReduce, 1, "-J /no/such/folder/a.json -b 1K -e 1K", "/no/such/folder/a.json"),
     ] {
         let printed = Job::new(collective, nranks, flags).run();
-        for outcome in &printed.outcomes {
-            let error = outcome.as_ref().unwrap_err().to_string();
-            assert!(error.contains(says) && !error.contains('\n'), "{error}");
-        }
+        let errors = errors(&printed);
+        assert!(errors.iter().all(|error| error.contains(says) && !error.contains('\n')), "{errors:?}");
         assert_eq!(printed.text, "");
     }
 }
@@ -257,7 +251,7 @@ fn a_rank_that_cannot_go_on_is_named() {
             flags.per_iter_skip = 1;
         }
     });
-    let errors: Vec<String> = printed.outcomes.iter().map(|o| o.as_ref().unwrap_err().to_string()).collect();
+    let errors = errors(&printed);
     assert!(errors[2].contains("-K,--per_iter_skip"), "{}", errors[2]);
     assert!(errors[..2].iter().all(|error| error.starts_with("rank 2 cannot run this")), "{errors:?}");
 }
@@ -266,7 +260,7 @@ fn a_rank_that_cannot_go_on_is_named() {
 fn ranks_that_were_started_differently_are_named() {
     let job = Job::new(Collective::AllReduce, 3, "-b 1K -e 1K -n 1");
     let printed = job.run_with(|rank, flags| flags.iters += u32::from(rank == 1));
-    let errors: Vec<String> = printed.outcomes.iter().map(|o| o.as_ref().unwrap_err().to_string()).collect();
+    let errors = errors(&printed);
     assert!(
         errors[0].starts_with("rank 1 on hosta runs 'all_reduce -t 1") && errors[0].contains("-n 2"),
         "{}",

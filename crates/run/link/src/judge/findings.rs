@@ -14,22 +14,6 @@ const IN_PROPORTION: f64 = 0.75;
 /// TCP probes for bandwidth by losing a little; more than this costs.
 const RESENT: f64 = 0.01;
 
-fn finding(code: Code, severity: Severity, confidence: f64, title: String, explanation: &str) -> Finding {
-    Finding {
-        code,
-        severity,
-        confidence,
-        title,
-        explanation: explanation.into(),
-        evidence: Vec::new(),
-        remedy: Vec::new(),
-        expected_gain: None,
-        suspects: None,
-        alternatives: Vec::new(),
-        if_slow: false,
-    }
-}
-
 fn texts<const N: usize>(texts: [&str; N]) -> Vec<String> {
     texts.map(str::to_owned).to_vec()
 }
@@ -40,11 +24,11 @@ pub(super) fn unreachable(run: &LinkRun) -> Vec<Finding> {
     let mut found: Vec<Finding> = lost
         .map(|trouble| Finding {
             remedy: texts(["Look at that host: is it up, is its cable in, what did its process say last?"]),
-            ..finding(
+            ..Finding::new(
                 Code::NetUnreachable,
                 Severity::Error,
                 0.95,
-                trouble.into(),
+                trouble,
                 "Its links have no figure; those of the others were measured.",
             )
         })
@@ -54,7 +38,7 @@ pub(super) fn unreachable(run: &LinkRun) -> Vec<Finding> {
         let Err(reason) = &link.outcome else { continue };
         if !known(link.from) && !known(link.to) {
             let title = format!("{} and {}: {reason}", run.name(link.from), run.name(link.to));
-            found.push(finding(Code::NetUnreachable, Severity::Error, 0.9, title, "This pair has no figure."));
+            found.push(Finding::new(Code::NetUnreachable, Severity::Error, 0.9, title, "This pair has no figure."));
         }
     }
     found
@@ -94,7 +78,7 @@ pub(super) fn slow_end(run: &LinkRun, matrix: &Matrix, slow: &SlowEnd) -> Findin
         }
     };
     let check = format!("Compare {name} with a host that is not slow: `busbw check`");
-    Finding { remedy: vec![look, check], ..finding(code, Severity::Error, 0.9, title, &explanation) }
+    Finding { remedy: vec![look, check], ..Finding::new(code, Severity::Error, 0.9, title, explanation) }
 }
 
 /// A link that is slow although its ends are not.
@@ -114,7 +98,7 @@ pub(super) fn slow_link(run: &LinkRun, slow: &SlowLink) -> Finding {
         "Measure again: a hash may choose other links, a bad cable stays slow.",
         "Look at the error counters of the switch ports between the two hosts.",
     ]);
-    Finding { remedy, ..finding(Code::FabricCongestion, Severity::Error, 0.7, title, &explanation) }
+    Finding { remedy, ..Finding::new(Code::FabricCongestion, Severity::Error, 0.7, title, explanation) }
 }
 
 /// Whether something says what the links should reach: the user, the NICs' rate, or a third host to compare with.
@@ -140,7 +124,7 @@ pub(super) fn below_expected(run: &LinkRun) -> Option<Finding> {
     );
     Some(Finding {
         remedy: remedies(run.transport),
-        ..finding(Code::NicRate, Severity::Warning, 0.8, title, &explanation)
+        ..Finding::new(Code::NicRate, Severity::Warning, 0.8, title, explanation)
     })
 }
 
@@ -185,7 +169,7 @@ pub(super) fn below_rate(run: &LinkRun) -> Option<Finding> {
     };
     Some(Finding {
         remedy: remedies(run.transport),
-        ..finding(Code::NicRate, Severity::Warning, 0.7, title, explanation)
+        ..Finding::new(Code::NicRate, Severity::Warning, 0.7, title, explanation)
     })
 }
 
@@ -205,7 +189,7 @@ pub(super) fn losses(run: &LinkRun) -> Option<Finding> {
         let title = format!("answers came late between {}: {}", between(run, link), counters(figures));
         let explanation = "These counters increase when an answer takes too long and the request is retransmitted. No packet was reported \
                            missing. The cause is a busy or slow host, or a path that loses the last packets of messages.";
-        return Some(finding(Code::IbTransportError, Severity::Info, 0.5, title, explanation));
+        return Some(Finding::new(Code::IbTransportError, Severity::Info, 0.5, title, explanation));
     }
     let (link, figures) = worst(run, &|figures| figures.resent_share.unwrap_or(0.0))?;
     let share = figures.resent_share.filter(|share| *share >= RESENT)?;
@@ -213,7 +197,7 @@ pub(super) fn losses(run: &LinkRun) -> Option<Finding> {
     let title = format!("TCP retransmitted {:.1}% of segments from {from} to {to}", share * 100.0);
     let explanation = "Something on the path drops segments: a full queue, a limit per \
                        flow or a bad cable. All connections of the host are counted.";
-    Some(finding(Code::SocketTuning, Severity::Info, 0.6, title, explanation))
+    Some(Finding::new(Code::SocketTuning, Severity::Info, 0.6, title, explanation))
 }
 
 /// The link of which something weighs most, if anywhere.
@@ -239,7 +223,7 @@ fn packets_lost(run: &LinkRun, link: &Link, figures: &LinkFigures) -> Finding {
         "Look for discards and errors at the NICs and the switch ports between the two hosts.",
         "Set up priority flow control or ECN for RoCE's traffic class, the same on NICs and switches.",
     ]);
-    Finding { remedy, ..finding(Code::RoceConfig, Severity::Warning, 0.85, title, explanation) }
+    Finding { remedy, ..Finding::new(Code::RoceConfig, Severity::Warning, 0.85, title, explanation) }
 }
 
 /// A link whose flows are limited.
@@ -299,7 +283,7 @@ pub(super) fn flow_limit(run: &LinkRun) -> Option<Finding> {
             vec![format!("Let NCCL use more queue pairs: `export NCCL_IB_QPS_PER_CONNECTION={flows}`")],
         ),
     };
-    Some(Finding { remedy, ..finding(Code::SocketTuning, Severity::Info, 0.8, title, explanation) })
+    Some(Finding { remedy, ..Finding::new(Code::SocketTuning, Severity::Info, 0.8, title, explanation) })
 }
 
 pub(super) fn as_expected(run: &LinkRun) -> Option<Finding> {
@@ -315,5 +299,5 @@ pub(super) fn as_expected(run: &LinkRun) -> Option<Finding> {
         (least, most) if least == most => format!("{count} links carry {most} Gbit/s each; {end}"),
         (least, most) => format!("{count} links carry {least} to {most} Gbit/s; {end}"),
     };
-    Some(finding(Code::OkAsExpected, Severity::Info, 0.8, title, ""))
+    Some(Finding::new(Code::OkAsExpected, Severity::Info, 0.8, title, ""))
 }

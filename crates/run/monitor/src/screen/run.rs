@@ -20,9 +20,6 @@ enum End {
 
 /// Shows moments on the terminal until somebody wants an end, or the terminal is closed: what records or serves then goes on
 /// without a screen. Returns what moved in all.
-///
-/// # Errors
-/// The terminal fails, or a file cannot be read or written.
 pub fn run(source: Source, options: &Options, name: &str) -> Result<String, SessionError> {
     let mut stop = Stop::on_signals()?;
     let mut here = Here { source, intake: Intake::new(options)?, name, left: options.count };
@@ -36,9 +33,6 @@ pub fn run(source: Source, options: &Options, name: &str) -> Result<String, Sess
 }
 
 /// Shows several hosts on the terminal, as [`run`] does one.
-///
-/// # Errors
-/// The terminal fails.
 pub fn run_fleet(fleet: Fleet, count: Option<u64>) -> Result<String, SessionError> {
     let mut screen = Screen::of(fleet.names());
     let mut hosts = Hosts { fleet, count };

@@ -15,9 +15,6 @@ pub struct Taken(DefaultTerminal);
 
 impl Taken {
     /// Takes the terminal of standard output.
-    ///
-    /// # Errors
-    /// It is none.
     pub fn take() -> io::Result<Self> {
         ratatui::try_init().map(Taken)
     }
@@ -28,9 +25,6 @@ impl Taken {
     }
 
     /// Draws it anew.
-    ///
-    /// # Errors
-    /// The terminal's.
     pub fn draw(&mut self, draw: impl FnOnce(&mut Frame)) -> io::Result<()> {
         self.0.draw(draw).map(|_| ())
     }

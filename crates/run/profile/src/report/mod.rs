@@ -105,9 +105,6 @@ impl Report {
     }
 
     /// Adds what a ledger has finished.
-    ///
-    /// # Errors
-    /// The trace cannot be written.
     pub fn take(&mut self, ledger: &mut Ledger) -> io::Result<()> {
         let finished = ledger.take();
         let members = self.members(ledger);
@@ -163,9 +160,6 @@ impl Report {
 
     /// Ends the trace, and tells what the operations cost, of so many events. What only the caller knows of the job is left as it is by
     /// default.
-    ///
-    /// # Errors
-    /// The trace cannot be written.
     pub fn finish(mut self, ledger: &mut Ledger, events: u64, lost: u64) -> io::Result<Profile> {
         ledger.settle(None);
         self.take(ledger)?;

@@ -3,7 +3,7 @@
 use super::CONFIDENCE;
 use super::measured::Measured;
 use crate::statistics::p_differ;
-use busbw_model::{Bytes, Contest, Faster, SizeRange, SmallMessages};
+use busbw_model::{Bytes, Contest, Faster, LargestCompared, SizeRange, SmallMessages};
 
 /// Below this difference, in percent, neither is called faster: two runs of one binary on one machine differ by as much.
 pub const EVEN_PCT: f64 = 5.0;
@@ -16,7 +16,8 @@ pub fn between(first: &Measured, other: &Measured, index: usize) -> Contest {
         first.sizes().filter_map(|size| ratio(first, other, size).map(|ratio| (size, ratio))).collect();
     let outcomes: Vec<(Bytes, Faster, f64)> =
         common.iter().map(|&(size, ratio)| (size, faster(first, other, size, ratio), ratio)).collect();
-    Contest { other: index, ranges: ranges(&outcomes), small: small(first, other), largest: common.last().copied() }
+    let largest = common.last().map(|&(size_bytes, ratio)| LargestCompared { size_bytes, ratio });
+    Contest { other: index, ranges: ranges(&outcomes), small: small(first, other), largest }
 }
 
 /// busbw of the first over that of the other. It uses the time column, which has more digits: for small sizes tables print

@@ -84,13 +84,15 @@ impl<'a> Measured<'a> {
     }
 
     pub fn describe(&self) -> ComparedRun {
+        let (peak_size_bytes, peak_busbw_gbs) = self.table.peak().map(|(row, busbw)| (row.size, busbw)).unzip();
         ComparedRun {
             name: self.subject.name.clone(),
             collective: self.table.collective,
             nranks: self.table.nranks,
             repetitions: self.repetitions(),
-            peak: self.table.peak().map(|(row, busbw)| (row.size, busbw)),
-            average: self.table.avg_busbw(),
+            peak_size_bytes,
+            peak_busbw_gbs,
+            avg_busbw_gbs: self.table.avg_busbw(),
             network: self.network(),
             findings: self.subject.findings.clone(),
         }
@@ -105,7 +107,7 @@ impl<'a> Measured<'a> {
             Network::Rdma => Carrier::Rdma,
             Network::Plugin => Carrier::Plugin,
         });
-        let fallback = self.subject.findings.iter().any(|(code, _)| *code == Code::NetSocketFallback);
+        let fallback = self.subject.findings.iter().any(|finding| finding.code == Code::NetSocketFallback);
         carried.or(fallback.then_some(Carrier::Sockets))
     }
 }

@@ -11,8 +11,8 @@ pub use subject::{Subject, SubjectError};
 
 use crate::statistics::{INTERVAL, TEST};
 use busbw_model::{
-    BenchTable, Bytes, Carrier, Collective, ComparedCell, ComparedRow, ComparedRun, Contest, Faster, RunComparison,
-    short_names,
+    BenchTable, Bytes, Carrier, Collective, ComparedCell, ComparedRow, ComparedRun, Contest, Faster, LargestCompared,
+    RunComparison, short_names,
 };
 use measured::Measured;
 use std::collections::BTreeSet;
@@ -165,7 +165,7 @@ struct Named<'a> {
 
 fn verdict(first: Named, other: Named, contest: &Contest) -> String {
     let mut parts = Vec::new();
-    if let Some((size, ratio)) = contest.largest {
+    if let Some(LargestCompared { size_bytes: size, ratio }) = contest.largest {
         let (faster, times) = if ratio < 1.0 { (other, 1.0 / ratio) } else { (first, ratio) };
         parts.push(match contest.ranges.last().map(|range| range.faster) {
             Some(Faster::Neither) => format!("neither is faster at {size}"),

@@ -3,7 +3,7 @@
 use busbw_diagnose::diagnose;
 use busbw_ingest::own::{Schema, explained};
 use busbw_ingest::{ReadError, ReadOptions, Source, read};
-use busbw_model::{Code, Run};
+use busbw_model::{ComparedFinding, Run};
 use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ pub struct Subject {
     pub name: String,
     pub run: Run,
     /// What `explain` makes of it: code and title.
-    pub findings: Vec<(Code, String)>,
+    pub findings: Vec<ComparedFinding>,
 }
 
 /// Why a run cannot be read.
@@ -37,9 +37,6 @@ pub enum SubjectError {
 
 impl Subject {
     /// Reads a run. A folder is a run whose files are its own; files of other kinds in it (programs, archives) are passed over.
-    ///
-    /// # Errors
-    /// Nothing readable is there.
     pub fn read(path: &Path) -> Result<Self, SubjectError> {
         let name = path.display().to_string();
         if let Some(saved) = read_saved(path)? {
@@ -47,7 +44,11 @@ impl Subject {
         }
         let run =
             if path.is_dir() { read_folder(path)? } else { read(&[Source::from_arg(path)], &ReadOptions::default())? };
-        let findings = diagnose(&run).findings.into_iter().map(|finding| (finding.code, finding.title)).collect();
+        let findings = diagnose(&run)
+            .findings
+            .into_iter()
+            .map(|found| ComparedFinding { code: found.code, title: found.title })
+            .collect();
         Ok(Subject { name, run, findings })
     }
 }
@@ -56,7 +57,7 @@ impl Subject {
 struct Saved {
     /// Its tables, versions and variables.
     run: Run,
-    findings: Vec<(Code, String)>,
+    findings: Vec<ComparedFinding>,
 }
 
 /// The saved run of a file; `None` where the file is something else.
@@ -70,7 +71,7 @@ fn read_saved(path: &Path) -> Result<Option<Saved>, SubjectError> {
     let failed = |reason: String| SubjectError::Saved { path: path.to_path_buf(), reason };
     let text = fs::read_to_string(path).map_err(|error| failed(error.to_string()))?;
     let explained = explained(&text).map_err(|error| failed(format!("no whole result of busbw.explain/1: {error}")))?;
-    let findings = explained.findings.into_iter().map(|(code, _, title)| (code, title)).collect();
+    let findings = explained.findings.into_iter().map(|(code, _, title)| ComparedFinding { code, title }).collect();
     Ok(Some(Saved { run: explained.run, findings }))
 }
 

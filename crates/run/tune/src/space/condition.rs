@@ -64,9 +64,6 @@ enum Value {
 
 impl Condition {
     /// Reads a condition.
-    ///
-    /// # Errors
-    /// What is wrong with it, in words.
     pub fn parse(text: &str) -> Result<Self, String> {
         Self::read(text).map_err(|reason| format!("'{}': {reason}", text.trim()))
     }

@@ -88,9 +88,6 @@ impl Space {
     }
 
     /// Adds a variable written as `NAME=1,2,4`. A variable that is there gets these values instead.
-    ///
-    /// # Errors
-    /// No name or no values.
     pub fn add(&mut self, text: &str) -> Result<(), SpaceError> {
         let (name, values) = text.split_once('=').ok_or_else(|| SpaceError::NoValues(text.to_string()))?;
         let values: Vec<String> = values.split(',').filter(|v| !v.is_empty()).map(str::to_string).collect();
@@ -109,9 +106,6 @@ impl Space {
     }
 
     /// Adds a constraint.
-    ///
-    /// # Errors
-    /// It cannot be read.
     pub fn constrain(&mut self, text: &str) -> Result<(), SpaceError> {
         self.constraints.push(Condition::parse(text).map_err(SpaceError::Condition)?);
         Ok(())

@@ -5,7 +5,7 @@ use super::markup::{escape, section, table};
 use super::{Page, tiles};
 use crate::letters::{letter, times};
 use crate::words::{comparison as words, counted};
-use busbw_model::{ComparedRow, Contest, RunComparison, short_names};
+use busbw_model::{ComparedRow, Contest, LargestCompared, RunComparison, short_names};
 use std::collections::BTreeMap;
 
 /// A name of a run in the legend is no longer.
@@ -27,7 +27,7 @@ pub fn compare(comparison: &RunComparison) -> Page {
 
 fn figures(comparison: &RunComparison) -> String {
     let figures = comparison.contests.iter().filter_map(|contest| {
-        let (size, ratio) = contest.largest?;
+        let LargestCompared { size_bytes: size, ratio } = contest.largest?;
         Some((times(ratio), format!("busbw of A over {} at {size}", letter(contest.other))))
     });
     tiles(&figures.collect::<Vec<_>>())
@@ -109,7 +109,7 @@ fn differences(comparison: &RunComparison) -> String {
 
 fn findings(comparison: &RunComparison) -> String {
     let rows = comparison.runs.iter().enumerate().flat_map(|(index, run)| {
-        words::telling(run).map(move |(code, title)| vec![letter(index), title.clone(), code.as_str().to_string()])
+        words::telling(run).map(move |one| vec![letter(index), one.title.clone(), one.code.as_str().to_string()])
     });
     let method = format!("<p class=\"muted\">{}</p>\n", escape(&comparison.method));
     table(&["run", "finding", "code"], rows) + &method

@@ -8,17 +8,11 @@ use serde::Serialize;
 use std::io;
 
 /// Writes the JSON of a check, with a closing line feed.
-///
-/// # Errors
-/// What the writer returns.
 pub fn write_check(checked: &Checked, out: &mut dyn io::Write) -> io::Result<()> {
     super::write(&Check::new(checked), out)
 }
 
 /// Writes the facts of nodes as they are kept in a file, with a closing line feed.
-///
-/// # Errors
-/// What the writer returns.
 pub fn write_facts(facts: &FactsFile, out: &mut dyn io::Write) -> io::Result<()> {
     super::write_value(facts, out)
 }

@@ -9,9 +9,6 @@ use std::io;
 
 /// Writes the JSON of measured links and of what is wrong with them, with a closing line feed. No number is rounded; one
 /// that is not finite becomes `null`.
-///
-/// # Errors
-/// What the writer returns.
 pub fn write_link(run: &LinkRun, diagnosis: &Diagnosis, out: &mut dyn io::Write) -> io::Result<()> {
     super::write(&Links::new(run, diagnosis, &Run::default()), out)
 }

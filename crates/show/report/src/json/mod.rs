@@ -40,9 +40,6 @@ pub const SCHEMA: &str = "busbw.explain/1";
 
 /// Writes the JSON of a run and its diagnosis, with a closing line feed. It is written as it is made: a log of 16,384
 /// ranks needs no more memory here than one of 16. No number is rounded; a number that is not finite becomes `null`.
-///
-/// # Errors
-/// What the writer returns.
 pub fn write_explain(run: &Run, diagnosis: &Diagnosis, out: &mut dyn io::Write) -> io::Result<()> {
     write(&view::Explain::new(run, diagnosis), out)
 }

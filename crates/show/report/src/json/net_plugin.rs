@@ -11,9 +11,6 @@ use std::collections::BTreeMap;
 use std::io;
 
 /// Writes the JSON of plugins that were tried, with a closing line feed. No number is rounded.
-///
-/// # Errors
-/// What the writer returns.
 pub fn write_net_plugins(run: &PluginRun, out: &mut dyn io::Write) -> io::Result<()> {
     super::write(&Plugins::new(run), out)
 }

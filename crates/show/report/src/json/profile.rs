@@ -4,9 +4,6 @@ use busbw_model::Profile;
 use std::io;
 
 /// Writes the JSON of what collectives cost, with a closing line feed.
-///
-/// # Errors
-/// What the writer returns.
 pub fn write_profile(profile: &Profile, out: &mut dyn io::Write) -> io::Result<()> {
     super::write(profile, out)
 }

@@ -10,9 +10,6 @@ use std::io;
 
 /// Writes the JSON of a simulation and the alternatives to it, with a closing line feed. No number is rounded; one that is
 /// not finite becomes `null`.
-///
-/// # Errors
-/// What the writer returns.
 pub fn write_simulate(comparison: &Comparison, out: &mut dyn io::Write) -> io::Result<()> {
     super::write(&Simulate::new(comparison), out)
 }

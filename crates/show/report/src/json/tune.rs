@@ -7,9 +7,6 @@ use serde::Serialize;
 use std::io;
 
 /// Writes the JSON of a sweep's result, with a closing line feed. No number is rounded; one that is not finite becomes `null`.
-///
-/// # Errors
-/// What the writer returns.
 pub fn write_tune(tuning: &Tuning, out: &mut dyn io::Write) -> io::Result<()> {
     super::write(&Tune::new(tuning), out)
 }

@@ -5,7 +5,7 @@ use super::page::{Page, paint};
 use crate::letters::{letter, times};
 use crate::style::{clip, columns, left, right};
 use crate::words::comparison as words;
-use busbw_model::{ComparedCell, ComparedRow, Contest, Faster, RunComparison, SizeRange, short_names};
+use busbw_model::{ComparedCell, ComparedFinding, ComparedRow, Contest, Faster, RunComparison, SizeRange, short_names};
 
 /// A name of a run, a variable or a value is cut to this.
 const MAX_NAME: usize = 40;
@@ -128,7 +128,7 @@ fn differences(page: &mut Page, comparison: &RunComparison) {
 fn causes(page: &mut Page, comparison: &RunComparison, most: usize) {
     page.heading("What explain says about each run");
     for (index, run) in comparison.runs.iter().enumerate() {
-        for (code, title) in words::telling(run).take(most) {
+        for ComparedFinding { code, title } in words::telling(run).take(most) {
             page.indented(2, &format!("{}  {title} [{}]", letter(index), code.as_str()));
         }
     }

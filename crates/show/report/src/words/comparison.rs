@@ -2,7 +2,7 @@
 
 use crate::letters::{letter, times};
 use crate::words::counted;
-use busbw_model::{Code, ComparedRun, Contest, Faster, SizeRange};
+use busbw_model::{ComparedFinding, ComparedRun, Contest, Faster, SizeRange};
 
 /// Of a run that does not tell a value.
 pub(crate) const NOT_SAID: &str = "(not said)";
@@ -13,8 +13,9 @@ const MAX_FINDINGS: usize = 4;
 pub(crate) fn run(run: &ComparedRun) -> Vec<String> {
     let mut parts = vec![run.collective.map_or("unknown collective", |c| c.name()).to_string()];
     parts.extend(run.nranks.map(|ranks| counted(ranks as usize, "rank")));
-    parts.extend(run.peak.map(|(size, busbw)| format!("peak {busbw} at {size}")));
-    parts.extend(run.average.map(|busbw| format!("average {busbw}")));
+    let peak = run.peak_size_bytes.zip(run.peak_busbw_gbs);
+    parts.extend(peak.map(|(size, busbw)| format!("peak {busbw} at {size}")));
+    parts.extend(run.avg_busbw_gbs.map(|busbw| format!("average {busbw}")));
     parts.extend(run.network.map(|network| format!("over {} between nodes", network.name())));
     if run.repetitions > 1 {
         parts.push(format!("measured {} times", run.repetitions));
@@ -57,6 +58,6 @@ pub(crate) fn columns_in_words(repeated: bool) -> String {
 }
 
 /// The findings of a run that show why it is as it is, the first first.
-pub(crate) fn telling(run: &ComparedRun) -> impl Iterator<Item = &(Code, String)> {
+pub(crate) fn telling(run: &ComparedRun) -> impl Iterator<Item = &ComparedFinding> {
     run.findings.iter().take(MAX_FINDINGS)
 }

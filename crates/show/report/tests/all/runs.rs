@@ -3,8 +3,8 @@
 use crate::common;
 
 use busbw_model::{
-    Bytes, Carrier, Code, Collective, ComparedCell, ComparedRow, ComparedRun, Contest, Difference, DifferenceKind,
-    Faster, GBps, Micros, RunComparison, SizeRange, SmallMessages,
+    Bytes, Carrier, Code, Collective, ComparedCell, ComparedFinding, ComparedRow, ComparedRun, Contest, Difference,
+    DifferenceKind, Faster, GBps, LargestCompared, Micros, RunComparison, SizeRange, SmallMessages,
 };
 use busbw_report::text::Style;
 use busbw_report::{html, json, text};
@@ -18,10 +18,11 @@ fn two() -> RunComparison {
         collective: Some(Collective::AllReduce),
         nranks: Some(16),
         repetitions,
-        peak: Some((Bytes(8 << 30), GBps(479.91))),
-        average: None,
+        peak_size_bytes: Some(Bytes(8 << 30)),
+        peak_busbw_gbs: Some(GBps(479.91)),
+        avg_busbw_gbs: None,
         network,
-        findings: vec![(Code::NetSocketFallback, "looks like <sockets>".into())],
+        findings: vec![ComparedFinding { code: Code::NetSocketFallback, title: "looks like <sockets>".into() }],
     };
     let cell = |busbw: f64, interval| ComparedCell { busbw: GBps(busbw), time: Micros(31.5), repetitions: 3, interval };
     let row = |size: u64, a, b| ComparedRow { size: Bytes(size), cells: vec![a, b], ratios: vec![Some(2.1)] };
@@ -36,7 +37,7 @@ fn two() -> RunComparison {
             other: 1,
             ranges: vec![SizeRange { from: Bytes(8), to: Bytes(8), faster: Faster::First, ratio: (2.1, 2.1) }],
             small: Some(SmallMessages { up_to: Bytes(8), time_ratio: (1.5, 2.1) }),
-            largest: Some((Bytes(8), 2.1)),
+            largest: Some(LargestCompared { size_bytes: Bytes(8), ratio: 2.1 }),
         }],
         differences: vec![Difference {
             kind: DifferenceKind::Variable,

@@ -199,7 +199,9 @@ fn unexplained(case: &Case, found: &mut Vec<(Basis, Finding)>) {
     if found.iter().any(|(_, finding)| finding.severity == Severity::Error) {
         return;
     }
-    let finding = match case.ends.standing.first() {
+    // torchrun tells which rank failed first, and lists it last.
+    let standing = &case.ends.standing;
+    let finding = match standing.iter().find(|end| end.first).or(standing.first()) {
         Some(end) => Some(Quote::of_end(case, end, found)),
         None if case.ends.failed() => None,
         None => Quote::alone(case, found),

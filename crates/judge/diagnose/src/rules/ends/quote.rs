@@ -43,7 +43,8 @@ fn of_place(warning: &Warning) -> Option<Code> {
 }
 
 fn at_place(text: &str) -> Option<Code> {
-    const PLACES: [(&str, Code); 11] = [
+    const PLACES: [(&str, Code); 12] = [
+        ("nvml", Code::GpuError),
         ("NET/OFI", Code::NetPlugin),
         ("NET/IB", Code::IbTransportError),
         ("ibv_", Code::IbTransportError),
@@ -77,6 +78,15 @@ pub(super) struct Quote<'a> {
     code: Option<Code>,
     /// NCCL's calls returned with an error after it.
     returned: bool,
+}
+
+/// Whether a line goes on with the message of the one above: the same process printed it, behind the same label, and it is no bar of progress.
+fn goes_on(head: &Line, line: &Line) -> bool {
+    let label = |line: &Line| Some(line.source.text.split_once(line.text.trim())?.0.trim().to_string());
+    !line.text.trim().is_empty()
+        && line.speaker == head.speaker
+        && label(line) == label(head)
+        && !line.text.contains("%|")
 }
 
 /// How MPICH's and Open MPI's error handlers begin.
@@ -231,6 +241,7 @@ impl<'a> Quote<'a> {
             let mut next = rest.skip_while(|(_, place)| *place == head.source.place);
             next.next()
                 .filter(|(_, place)| place.is_after(head.source.place) && place.line == head.source.place.line + 1)
+                .filter(|(line, _)| goes_on(head, line))
         };
         let joined = case.lines.iter().filter_map(|line| {
             let words = line.text.strip_prefix("Last error:")?.trim();

@@ -274,8 +274,8 @@ impl<'a> Job<'a> {
     /// Ranks that called what nobody calls there; where ranks wait in a circle, only those that would open it.
     fn went_another_way(&self) -> RankSet {
         let unusual = self.ranks.which(|view| view.dump.is_some_and(|dump| dump.unusual));
-        let freeing = if unusual.is_empty() { RankSet::new() } else { self.freeing() };
-        if freeing.is_empty() { unusual } else { &unusual & &freeing }
+        let opens = self.freeing(unusual.iter().copied());
+        if opens.is_empty() && self.freeing(self.waited_for_by_any()).is_empty() { unusual } else { opens }
     }
 
     /// Ranks that a launcher saw killed: by a signal that none but the kernel or a person sends.

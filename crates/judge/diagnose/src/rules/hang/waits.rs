@@ -112,7 +112,7 @@ impl Job<'_> {
         let free: RankSet = wanted.iter().copied().filter(waits_for_none).collect();
         let waiting: RankSet = edges.iter().flat_map(|(waiting, _)| waiting).copied().collect();
         let in_circle = |rank: &u32| !unseen.contains(rank) && self.may_wait_for(*rank).is_subset(&waiting);
-        let freeing: RankSet = self.freeing().into_iter().filter(in_circle).collect();
+        let freeing = self.freeing(wanted.iter().copied().filter(in_circle));
         if !free.is_empty() || freeing.is_empty() && !wanted.iter().all(waits) {
             return free;
         }
@@ -125,11 +125,16 @@ impl Job<'_> {
         if by_most.is_empty() { wanted } else { by_most }
     }
 
-    /// Ranks of which each would let all go on that wait, if it came to where it is waited for: others only wait in the circle in which one of these stands.
-    pub(super) fn freeing(&self) -> RankSet {
+    /// Those of some ranks of which each would let all go on that wait, if it came to where it is waited for: others only wait in the circle in which one of
+    /// these stands.
+    pub(super) fn freeing(&self, ranks: impl IntoIterator<Item = u32>) -> RankSet {
         let edges = self.edges(|rank| self.waits_for(rank));
-        let wanted: RankSet = edges.iter().flat_map(|(_, wanted)| wanted.iter()).copied().collect();
-        wanted.into_iter().filter(|rank| frees_all(&edges, *rank)).collect()
+        ranks.into_iter().filter(|rank| frees_all(&edges, *rank)).collect()
+    }
+
+    /// Ranks for whom any rank is known to wait.
+    pub(super) fn waited_for_by_any(&self) -> RankSet {
+        self.edges(|rank| self.waits_for(rank)).iter().flat_map(|(_, wanted)| wanted.iter()).copied().collect()
     }
 
     /// Ranks for whom others may wait that wait for none of those that are known; where these are many, dumps lack and nothing else is known of them.

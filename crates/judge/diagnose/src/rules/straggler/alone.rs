@@ -12,7 +12,6 @@ pub(super) struct Own {
     pub place: (String, String),
 }
 
-/// One step.
 pub(super) struct Step {
     /// How long each rank was busy by itself: from when a collective could end, as the last rank had come, until it called the next one.
     pub own_ns: Vec<f64>,

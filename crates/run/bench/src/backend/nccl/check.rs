@@ -52,9 +52,6 @@ pub fn compile(nvrtc: &Nvrtc, capability: (i32, i32)) -> std::result::Result<Vec
 
 impl Checker {
     /// Loads what [`compile`] made on the stream's GPU. Kernels run in the stream.
-    ///
-    /// # Errors
-    /// The driver's.
     pub fn new(stream: &Arc<Stream>, code: &[u8]) -> busbw_gpu::Result<Self> {
         let module = Module::load(stream.gpu(), code)?;
         let function = |name: &CStr| module.function(name);

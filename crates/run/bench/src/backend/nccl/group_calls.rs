@@ -74,18 +74,12 @@ impl Caller {
     }
 
     /// Has `call` made in a group with those of all other ranks of the group; returns when all have returned.
-    ///
-    /// # Errors
-    /// NCCL's, on every rank; or the cancellation.
     pub fn together(&self, call: Call) -> Result<()> {
         self.meet(call, |group, calls| Ok(group.call_all(calls)))
     }
 
     /// Has one call made for all ranks of the group, by the first, outside of ncclGroupStart and ncclGroupEnd; returns when it has
     /// returned. Every rank brings the same.
-    ///
-    /// # Errors
-    /// As of [`Caller::together`].
     pub fn once(&self, call: Call) -> Result<()> {
         self.meet(call, |_, calls| {
             let first = calls.into_iter().next();
@@ -136,9 +130,6 @@ impl Caller {
 }
 
 /// Does `work`, which may block for ever, on a thread that is left behind when the job is cancelled, or after `patience`.
-///
-/// # Errors
-/// The cancellation, or that there is no thread.
 pub fn apart(
     cancel: &Cancellation,
     patience: Option<Duration>,

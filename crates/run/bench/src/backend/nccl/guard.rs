@@ -27,9 +27,6 @@ struct Shared {
 
 impl Guard {
     /// Begins to watch.
-    ///
-    /// # Errors
-    /// The system gives no thread.
     pub fn over(communicator: &Arc<Communicator>, cancel: &Arc<Cancellation>) -> std::io::Result<Self> {
         let shared = Arc::new(Shared {
             cancel: Arc::clone(cancel),

@@ -34,9 +34,6 @@ struct Registered {
 }
 
 /// `bytes` bytes.
-///
-/// # Errors
-/// The GPU has not as much, or NCCL's.
 pub fn alloc(kind: Kind, communicator: &Arc<Communicator>, gpu: &Context, bytes: usize) -> Result<Memory> {
     if kind == Kind::Plain {
         let memory = DeviceMemory::new(gpu, bytes)?;

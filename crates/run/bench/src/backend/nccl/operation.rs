@@ -3,7 +3,7 @@
 use busbw_collectives::Operation;
 use busbw_gpu::Result;
 use busbw_gpu::cuda::Stream;
-use busbw_gpu::nccl::{Buffers, Communicator, Reduction, Whole};
+use busbw_gpu::nccl::{Buffers, Communicator, Plain, Whole};
 use busbw_model::{Collective, Datatype, RedOp};
 use busbw_nccl_abi::library as abi;
 use std::sync::Arc;
@@ -94,24 +94,21 @@ impl Part {
     /// Queues step `step`.
     ///
     /// # Safety
-    /// As of [`Communicator::reduce`], for the operation's buffers.
-    ///
-    /// # Errors
-    /// NCCL's.
+    /// As of [`Communicator::plain`], for the operation's buffers.
     pub unsafe fn queue(&self, step: usize) -> Result<()> {
-        let (communicator, stream, buffers, root) = (&self.communicator, &self.stream, &self.buffers, self.root);
-        let reduce = |which| {
+        let (op, root) = (self.redop, self.root);
+        let plain = |which| {
             // SAFETY: the caller of `queue` keeps the buffers valid until the stream is done, here and below.
-            unsafe { communicator.reduce(which, buffers, self.redop, stream) }
+            unsafe { self.communicator.plain(which, &self.buffers, &self.stream) }
         };
         // SAFETY: the caller keeps the buffers valid until the stream is done.
         unsafe {
             match self.collective {
-                Collective::AllReduce => reduce(Reduction::AllReduce),
-                Collective::ReduceScatter => reduce(Reduction::ReduceScatter),
-                Collective::Reduce => reduce(Reduction::Reduce(root)),
-                Collective::Broadcast => communicator.broadcast(buffers, root, stream),
-                Collective::AllGather => communicator.all_gather(buffers, stream),
+                Collective::AllReduce => plain(Plain::AllReduce(op)),
+                Collective::ReduceScatter => plain(Plain::ReduceScatter(op)),
+                Collective::Reduce => plain(Plain::Reduce(op, root)),
+                Collective::Broadcast => plain(Plain::Broadcast(root)),
+                Collective::AllGather => plain(Plain::AllGather),
                 Collective::AllToAll => self.whole(Whole::AllToAll),
                 Collective::Gather => self.whole(Whole::Gather(root)),
                 Collective::Scatter => self.whole(Whole::Scatter(root)),

@@ -31,9 +31,6 @@ pub struct Process {
 
 impl Process {
     /// Looks whether libraries and GPUs are there, before ranks are started that would all miss them.
-    ///
-    /// # Errors
-    /// As of [`Process::open`].
     pub fn check(flags: &Flags, driver: Driver, variable: Variable<'_>) -> Result<()> {
         let (_, devices, nccl) = libraries(flags, driver, variable)?;
         let ranks = flags.ranks_per_process();
@@ -68,9 +65,6 @@ impl Process {
     }
 
     /// The GPU of rank `local_rank` of its host, number `thread` of its process.
-    ///
-    /// # Errors
-    /// There is none.
     pub fn device(&self, local_rank: usize, thread: usize) -> Result<&Device> {
         let count = self.devices.len();
         match self.first_device {

@@ -23,9 +23,6 @@ impl Progress {
     }
 
     /// Counts what was queued; sets a mark behind it when it is much.
-    ///
-    /// # Errors
-    /// The driver's.
     pub fn queued(&mut self, bytes: usize, stream: &Stream) -> Result<()> {
         self.cancel.advance();
         self.bytes += bytes;
@@ -36,9 +33,6 @@ impl Progress {
     }
 
     /// Sets a mark behind a graph that was queued.
-    ///
-    /// # Errors
-    /// The driver's.
     pub fn launched(&mut self, stream: &Stream) -> Result<()> {
         self.bytes = 0;
         let event = self.passed.pop().map_or_else(|| Event::without_time(stream.gpu()), Ok)?;
@@ -48,9 +42,6 @@ impl Progress {
     }
 
     /// Looks which marks the stream has passed.
-    ///
-    /// # Errors
-    /// The driver's.
     pub fn look(&mut self) -> Result<()> {
         while let Some(event) = self.ahead.pop_front() {
             if !event.has_passed()? {

@@ -60,19 +60,7 @@ pub fn evidence(line: u64, text: &str, note: &str) -> Evidence {
 
 /// A finding with nothing but a title and an explanation.
 pub fn finding(code: Code, severity: Severity, title: &str, explanation: &str) -> Finding {
-    Finding {
-        code,
-        severity,
-        confidence: 0.9,
-        title: title.into(),
-        explanation: explanation.into(),
-        evidence: vec![],
-        remedy: vec![],
-        expected_gain: None,
-        suspects: None,
-        alternatives: Vec::new(),
-        if_slow: false,
-    }
+    Finding::new(code, severity, 0.9, title, explanation)
 }
 
 pub fn diagnosis(verdict: Verdict, summary: &str) -> Diagnosis {
