@@ -21,8 +21,8 @@ const MOST_WORDINGS: usize = 1 << 16;
 const LONGEST: usize = 1024;
 /// What has more words is no prefix.
 const MOST_WORDS: usize = 8;
-/// Marks in a word behind which the line may begin: `out/train.log:17:`.
-const MARKS: &[u8] = b":]>|";
+/// Marks in a word behind which the line may begin: `out/train.log:17:`, and the quotation mark of a list of lines.
+const MARKS: &[u8] = b":]>|'";
 const MOST_MARKS: usize = 3;
 /// Of the lines, how many per cent have it. Those that a terminal wrapped, or a program wrote without a line end, do not.
 const NEARLY_ALL: usize = 80;
