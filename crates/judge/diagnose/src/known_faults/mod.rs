@@ -166,7 +166,9 @@ fn breadth(fault: &Fault, table: &[Fault]) -> usize {
 /// version later than its last one may have it.
 fn known_fault(known: &Situation, fault: &Fault, shown: bool) -> Option<KnownFault> {
     let versions = || known.of(fault.component).into_iter().flatten();
-    let may_last = |version: &&Version| fault.is_open_in(version) && (shown || known.shows(&fault.shown));
+    let is_open =
+        |version: &Version| fault.fixed.all().is_empty() && fault.last.as_ref().is_some_and(|last| version > last);
+    let may_last = |version: &&Version| is_open(version) && (shown || known.shows(&fault.shown));
     let version = versions().find(|version| fault.affects(version)).or_else(|| versions().find(may_last))?;
     let mut unknown = unknown(known, fault, version)?;
     let later = fault.last.as_ref().filter(|_| !fault.affects(version));

@@ -379,11 +379,6 @@ impl Fault {
             && !fixed.iter().any(is_mended)
     }
 
-    /// Whether a version came after the last one that is known to have the fault, which nothing mended.
-    pub fn is_open_in(&self, version: &Version) -> bool {
-        self.fixed.all().is_empty() && self.last.as_ref().is_some_and(|last| version > last)
-    }
-
     /// The versions that have it, in words.
     pub fn affected(&self) -> String {
         match (&self.first, &self.last, self.fixed.all().iter().max()) {

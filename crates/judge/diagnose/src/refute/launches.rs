@@ -11,22 +11,14 @@ pub(super) struct Launches {
     pub up: Vec<StartedRanks>,
     /// Communicators of all ranks that came up, which they do only with all of them.
     pub started: Vec<StartedRanks>,
-    again: Vec<Again>,
+    /// Where ranks of one launch came up, and the same ranks of the next, in other processes.
+    again: Vec<(Place, Place)>,
     /// Communicators that all ranks left in order: where the first came up, where the last one left.
     pub left: Vec<(Place, Place)>,
     /// Where the last rank left of communicators that all gave up (`Abort COMPLETE`), as some programs do at their end.
     pub given_up: Vec<Place>,
     /// The line of each input with which the first launch shows: ranks come up, or a table begins.
     begins: HashMap<u32, u64>,
-}
-
-/// Where ranks of one launch came up, and the same ranks of a later one, in other processes.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Again {
-    since: Place,
-    pub next: Place,
-    /// The job of the later one.
-    pub job: usize,
 }
 
 /// Ranks of one host and communicator that came up.
@@ -91,10 +83,10 @@ impl Launches {
         }
     }
 
-    /// The launch behind a place whose ranks had come up before it in other processes: what stands there is of a launch that is over.
-    pub fn next_after(&self, place: Place) -> Option<Again> {
-        let over = self.again.iter().filter(|again| place.is_after(again.since) && again.next.is_after(place));
-        over.min_by_key(|again| again.next).copied()
+    /// Where ranks that came up before a place came up again behind it, in other processes: what stands there is of a launch that is over.
+    pub fn next_after(&self, place: Place) -> Option<Place> {
+        let over = self.again.iter().filter(|(since, next)| place.is_after(*since) && next.is_after(place));
+        over.map(|(_, next)| *next).min()
     }
 
     /// Whether all that an input shows of a launch stands behind a place: the place may be of this launch, in an output that was put in front of the
@@ -119,7 +111,7 @@ fn jobs(run: &Run) -> Vec<(&Communicator, usize)> {
 }
 
 /// Where ranks of a job came up, and those of the same numbers of a later one, of which the input shows nothing before the first is over.
-fn again(jobs: &[(&Communicator, usize)], whole: &[(&Communicator, usize)]) -> Vec<Again> {
+fn again(jobs: &[(&Communicator, usize)], whole: &[(&Communicator, usize)]) -> Vec<(Place, Place)> {
     if whole.iter().all(|(_, job)| *job == whole[0].1) {
         return Vec::new();
     }
@@ -149,7 +141,7 @@ fn again(jobs: &[(&Communicator, usize)], whole: &[(&Communicator, usize)]) -> V
                 *free = Some((*job, up));
             }
         }
-        found.extend(firsts.into_values().filter_map(|(next, since)| Some(Again { since: since?, next, job: *job })));
+        found.extend(firsts.into_values().filter_map(|(first, since)| Some((since?, first))));
     }
     found
 }

@@ -9,14 +9,14 @@ mod processes;
 
 use crate::data::Until;
 use crate::lines::{Line, is_event};
-use crate::progress::{Progress, loops, progress};
+use crate::progress::{Progress, progress};
 use crate::words::{KNOWN, TIMED_OUT};
 use busbw_model::{
     BenchTable, EndTeller, Ended, Place, RankEnd, Run, SourceLine, Speaker, TorchEvent, TorchStatement, Warning,
 };
 use launches::{Launches, StartedRanks, displaced, unordered};
 use pods::Pods;
-use processes::{Ranks, starts_ranks};
+use processes::{Ranks, may_be_of_another, starts_ranks};
 use std::collections::{HashMap, HashSet};
 
 /// Lines that a message of an exception has below its first.
@@ -49,9 +49,8 @@ pub struct Refuters {
     /// The number of lines of each input, and inputs whose last is no empty line and no prompt.
     lines: Vec<u64>,
     ends_in_text: HashSet<u32>,
-    /// Lines that show that the program went on, and those of its loops in order.
+    /// Lines that show that the program went on.
     progress: Vec<Progress>,
-    loops: Vec<Place>,
     /// Ends of ranks that waited for others until their time was over.
     waited: Vec<Place>,
     /// Lines in which a launcher, or a torchrun whose workers had failed, reports that those of its last attempt left with status 0.
@@ -104,7 +103,6 @@ impl Refuters {
             lines,
             ends_in_text,
             progress: progress(run),
-            loops: loops(run),
             waited: waited.map(|end| end.source.place).collect(),
             listed: listed.map(|end| end.source.place).collect(),
             strangers: strangers(run),
@@ -154,23 +152,11 @@ impl Refuters {
         self.recovered_after(end) || self.went_well_again_after(end) || begins && goes_on()
     }
 
-    /// Whether what stands at a place is of a launch that is over, and the next one ends well or goes on.
-    pub fn went_well_again_after(&self, place: Place) -> bool {
-        self.launches.next_after(place).is_some_and(|again| {
-            self.ended_well_after(again.next)
-                || self.scripts.iter().any(|end| end.is_after(again.next))
-                || self.goes_on(again.job)
-        })
-    }
-
-    /// Whether the program of a job loops behind where its ranks came up, in any input.
-    fn goes_on(&self, job: usize) -> bool {
-        const STEPS: usize = 3;
-        let loops_after = |place: Place| {
-            let later = self.loops.partition_point(|step| *step <= place);
-            self.loops.get(later + STEPS - 1).is_some_and(|step| step.is_after(place))
-        };
-        self.launches.up.iter().filter(|up| up.job == job).any(|up| loops_after(up.last))
+    /// Whether what stands at a place is of a launch that is over, and the next one ends well.
+    fn went_well_again_after(&self, place: Place) -> bool {
+        self.launches
+            .next_after(place)
+            .is_some_and(|next| self.ended_well_after(next) || self.scripts.iter().any(|end| end.is_after(next)))
     }
 
     /// Whether what a launcher reports is of a launch before the one that the input ends with: only another launch refutes it, as it is over then.
@@ -281,6 +267,11 @@ impl Refuters {
         self.ended_well.iter().any(|end| *end == place || end.is_after(place))
     }
 
+    /// Whether anything shows a good end that is not known to stand before a place.
+    pub fn may_have_ended_well_after(&self, place: Place) -> bool {
+        self.ended_well.iter().any(|end| !place.is_after(*end))
+    }
+
     /// Whether trouble of a rank's start stands behind ranks that came up: theirs it cannot be.
     fn is_of_another_start(&self, line: &Line) -> bool {
         line.speaker == Speaker::Launcher && self.launches.up.iter().any(|up| line.source.place.is_after(up.last))
@@ -355,8 +346,7 @@ impl Refuters {
             return true;
         }
         // Events of a cluster are of any of its pods.
-        let of_any = || self.ended_well() && is_event(line.text.trim());
-        let ended = || self.ended_well_after(place) || self.went_well_again_after(place) || of_any();
+        let ended = || self.ended_well_after(place) || self.ended_well() && is_event(line.text.trim());
         let came_up = || self.came_up_after(place, line.host);
         if self.strangers.contains(&place) || pods::is_of_another(&line.text) || self.is_of_list(line) {
             return true;
@@ -468,21 +458,9 @@ fn last_failures(run: &Run, ranks: &Ranks) -> HashMap<u32, Place> {
     places.into_iter().map(|place| (place.input, place)).collect()
 }
 
-/// Whether who tells of a success tells it of all processes: MLPerf's log, and a launcher of those that it started.
+/// Whether who tells of a success tells it of the whole run, as MLPerf's log does: what a launcher started may be one of several.
 fn is_of_all(end: &RankEnd) -> bool {
-    matches!(end.told_by, EndTeller::Job | EndTeller::Launcher)
-}
-
-/// Whether a success names a unit of systemd's or a container of which the input tells no failure: any of the machine's ends in order.
-fn may_be_of_another(run: &Run, success: &RankEnd) -> bool {
-    const SAID: [&str; 2] = [".service: ", " exited with code "];
-    let named = |end: &RankEnd| {
-        let (head, _) = SAID.iter().find_map(|said| end.source.text.split_once(said))?;
-        head.rsplit([' ', '|']).find(|word| !word.is_empty()).map(str::to_string)
-    };
-    let same =
-        |name: &String| run.ends.iter().any(|end| end.how != Ended::Success && named(end).as_ref() == Some(name));
-    named(success).is_some_and(|name| !same(&name))
+    end.told_by == EndTeller::Job
 }
 
 /// Whether the place of what tells of an end does not show when it was.

@@ -70,3 +70,15 @@ pub(super) fn starts_ranks(command: &str) -> bool {
     let name = program.rsplit_once('/').map_or(program, |(_, name)| name);
     name.contains("_perf") || KNOWN.starters.iter().any(|start| name.starts_with(start))
 }
+
+/// Whether a success names a unit of systemd's or a container of which the input tells no failure: any of the machine's ends in order.
+pub(super) fn may_be_of_another(run: &Run, success: &RankEnd) -> bool {
+    const SAID: [&str; 2] = [".service: ", " exited with code "];
+    let named = |end: &RankEnd| {
+        let (head, _) = SAID.iter().find_map(|said| end.source.text.split_once(said))?;
+        head.rsplit([' ', '|']).find(|word| !word.is_empty()).map(str::to_string)
+    };
+    let same =
+        |name: &String| run.ends.iter().any(|end| end.how != Ended::Success && named(end).as_ref() == Some(name));
+    named(success).is_some_and(|name| !same(&name))
+}

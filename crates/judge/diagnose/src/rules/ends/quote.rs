@@ -154,9 +154,9 @@ impl<'a> Quote<'a> {
     /// look, if nothing else is.
     pub fn alone(case: &Case, found: &[(Basis, Finding)]) -> Option<Finding> {
         let came_up = case.run.communicators.iter().any(Communicator::came_up)
-            || case.run.tables.iter().any(|table| !table.rows.is_empty())
-            || case.refuters.ended_well();
-        let quote = Quote::find(case, found).filter(|_| !came_up)?;
+            || case.run.tables.iter().any(|table| !table.rows.is_empty());
+        let is_over = |quote: &Quote| case.refuters.may_have_ended_well_after(quote.source.place);
+        let quote = Quote::find(case, found).filter(|quote| !came_up && !is_over(quote))?;
         let told = found.iter().any(|(_, finding)| finding.severity >= Severity::Warning);
         let words = quote.words();
         let evidence = || vec![Evidence::new(quote.source.clone())];
