@@ -78,6 +78,11 @@ impl RankEnd {
         self.logged || self.caught
     }
 
+    /// Whether it tells that the whole run ended well, as MLPerf's log does: what a launcher or a script started may be one part of several.
+    pub fn ended_run_well(&self) -> bool {
+        self.how == Ended::Success && self.told_by == EndTeller::Job
+    }
+
     /// Whether nobody caught a rank's exception (PyTorch's `_distributed_excepthook` labels it). Ranks may leave in order behind it: by `finally`, or where
     /// what NCCL printed lay in a buffer.
     pub fn is_of_excepthook(&self) -> bool {

@@ -35,7 +35,7 @@ impl<'a> Ends<'a> {
         let (mut alone, mut beside, mut success) = (Vec::new(), Vec::new(), None::<&RankEnd>);
         for end in &run.ends {
             match &end.how {
-                Ended::Success if end.told_by == EndTeller::Job => success = Some(end),
+                Ended::Success if end.ended_run_well() => success = Some(end),
                 // Another launch may follow.
                 Ended::Success => {}
                 _ if refuters.survived(end.source.place) => {
@@ -120,6 +120,11 @@ impl<'a> Ends<'a> {
         self.standing.iter().map(|end| end.source.place).chain(failures).any(|failure| failure.is_after(place))
     }
 
+    /// Whether the run failed, or somebody ended it.
+    pub fn are_over(&self) -> bool {
+        self.failed() || self.interrupted.is_some()
+    }
+
     pub fn failed(&self) -> bool {
         !self.standing.is_empty() || !self.timeouts.is_empty()
     }
@@ -141,10 +146,9 @@ impl<'a> Ends<'a> {
     pub fn cause(&self) -> Option<&'a RankEnd> {
         let weight = |end: &&RankEnd| weight_of(end, !self.timeouts.is_empty());
         // A launcher kills the others after the first that leaves with an exit status; who leaves behind one that was killed follows it.
-        let left = |killed: &&RankEnd| {
-            let exits = self.standing.iter().filter(|end| matches!(end.how, Ended::Exit(_)));
-            exits.into_iter().any(|exit| !exit.source.place.is_after(killed.source.place))
-        };
+        let exits = self.standing.iter().filter(|end| matches!(end.how, Ended::Exit(_)));
+        let exits: Vec<Place> = exits.map(|end| end.source.place).collect();
+        let left = |killed: &&RankEnd| exits.iter().any(|exit| !exit.is_after(killed.source.place));
         let explains = |end: &&RankEnd| match weight(end) {
             Weight::Killed => self.timeouts.is_empty() && !left(end),
             weight => weight < Weight::Consequence,

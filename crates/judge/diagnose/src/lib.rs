@@ -97,8 +97,8 @@ pub fn diagnose_with<'a>(run: &'a Run, given: &UserFacts<'a>) -> Diagnosis {
 /// Whether nothing in the inputs is known, and no program goes on in them: there is nothing to ask about, either.
 pub fn is_unknown(run: &Run, diagnosis: &Diagnosis) -> bool {
     const FEWEST: usize = 3;
-    let goes_on = run.problems.is_empty() && progress::progress(run).len() >= FEWEST;
-    run.is_empty() && diagnosis.findings.is_empty() && !goes_on
+    let goes_on = || run.problems.is_empty() && progress::progress(run).len() >= FEWEST;
+    run.is_empty() && diagnosis.findings.is_empty() && !goes_on()
 }
 
 /// The names of all rules, in the order in which they run.

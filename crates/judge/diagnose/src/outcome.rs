@@ -121,11 +121,11 @@ fn left_apart(case: &Case) -> Option<Judged> {
 /// Ranks that wait in a collective by their dumps, while nothing shows for whom.
 fn in_vain(case: &Case, findings: &[Finding]) -> Option<Judged> {
     let is_known = findings.iter().any(|finding| finding.severity > Severity::Info);
-    let moved = hang::ended_well(case) || hang::is_dumps_alone(case) && hang::moved(case);
-    let waiting = culprit::waits(case, &[]).filter(|waiting| waiting.ranks.len() > 1)?;
-    if is_known || moved || case.run.flight_dumps.is_empty() {
+    let moved = || hang::ended_well(case) || hang::is_dumps_alone(case) && hang::moved(case);
+    if is_known || case.run.flight_dumps.is_empty() || moved() {
         return None;
     }
+    let waiting = culprit::waits(case, &[]).filter(|waiting| waiting.ranks.len() > 1)?;
     let who = ranks("rank", &waiting.ranks);
     let what = format!("{who} in {} of {}", waiting.collective, waiting.group);
     let unseen: Vec<u32> = case.ranks.which(|view| view.dump.is_none() && view.stack.is_none()).into_iter().collect();

@@ -36,8 +36,9 @@ pub struct Refuters {
     /// Those that a program that fails does not print as it exits, and from where on they speak: of what ended before it began, a table shows only that
     /// an exit status is a command's before it.
     succeeded: Vec<(Place, Place)>,
-    /// Where programs and launchers report success, and what runs scripts: these may have gone on behind a command that failed.
+    /// Where programs report success of the whole run.
     reported: Vec<Place>,
+    /// Where launchers, and what runs scripts, report it of what they started: they may have gone on behind a command that failed.
     scripts: Vec<Place>,
     /// Reports of launchers that stand before what they report of, and warnings of processes that come up behind them.
     unordered: HashSet<Place>,
@@ -71,9 +72,10 @@ impl Refuters {
     pub fn of(run: &Run) -> Self {
         let launches = Launches::of(run);
         let (lines, ends_in_text) = last_lines(run);
-        let success = || run.ends.iter().filter(|end| end.how == Ended::Success);
-        let reported: Vec<Place> = success().filter(|end| is_of_all(end)).map(|end| end.source.place).collect();
-        let scripts = success().filter(|end| !is_of_all(end) && !may_be_of_another(run, end));
+        let (of_run, of_parts): (Vec<&RankEnd>, Vec<_>) =
+            run.ends.iter().filter(|end| end.how == Ended::Success).partition(|end| end.ended_run_well());
+        let reported: Vec<Place> = of_run.into_iter().map(|end| end.source.place).collect();
+        let scripts = of_parts.into_iter().filter(|end| !may_be_of_another(run, end));
         let scripts = scripts.map(|end| end.source.place).collect();
         let tables = run.tables.iter().filter(|table| table.finished && !table.rows.is_empty());
         let footer = |table: &BenchTable| Some(table.out_of_bounds.as_ref()?.source.place);
@@ -423,8 +425,7 @@ fn strangers(run: &Run) -> HashSet<Place> {
 /// Whether tables are there and whole, or a program reports success.
 fn is_finished(run: &Run) -> bool {
     let mut tables = run.tables.iter().filter(|table| !table.rows.is_empty()).peekable();
-    run.ends.iter().any(|end| end.how == Ended::Success && is_of_all(end))
-        || tables.peek().is_some() && tables.all(|table| table.finished)
+    run.ends.iter().any(RankEnd::ended_run_well) || tables.peek().is_some() && tables.all(|table| table.finished)
 }
 
 /// Whether an exception reached the program's outermost function: who catches it there has nothing left to do.
@@ -456,11 +457,6 @@ fn last_failures(run: &Run, ranks: &Ranks) -> HashMap<u32, Place> {
     let mut places: Vec<Place> = ends.chain(timeouts.map(|told| told.source.place)).collect();
     places.sort_unstable();
     places.into_iter().map(|place| (place.input, place)).collect()
-}
-
-/// Whether who tells of a success tells it of the whole run, as MLPerf's log does: what a launcher started may be one of several.
-fn is_of_all(end: &RankEnd) -> bool {
-    end.told_by == EndTeller::Job
 }
 
 /// Whether the place of what tells of an end does not show when it was.

@@ -131,7 +131,7 @@ impl<'a> Start<'a> {
     /// Whether something shows that ranks waited: an input may just end, or be cut, behind `Init START`, and `course` asks.
     fn time_passed(&self) -> bool {
         let Case { run, ends, .. } = self.case;
-        ends.failed() || ends.interrupted.is_some() || !run.stacks.is_empty() || !run.ras_reports.is_empty()
+        ends.are_over() || !run.stacks.is_empty() || !run.ras_reports.is_empty()
     }
 
     /// Most came up, and these did not.

@@ -180,10 +180,7 @@ fn entry(tree: &Tree, id: Id, (index, dump): (usize, &SourceLine)) -> FlightEntr
     let own_name = tree.text_of(id, "profiling_name").map(name).unwrap_or_default();
     let p2p = tree.get(id, "is_p2p").map(|_| tree.flag_of(id, "is_p2p"));
     let op = super::operation(&own_name);
-    let p2p = p2p.unwrap_or_else(|| op.starts_with("SEND") || op.starts_with("RECV"));
-    let number = if p2p { "p2p_seq_id" } else { "collective_seq_id" };
-    let work = TorchWork {
-        sequence: tree.number_of(id, number).or(tree.number_of(id, "seq_id")).unwrap_or_default(),
+    let mut work = TorchWork {
         op,
         numel_in: elements(tree, tree.list_of(id, "input_sizes")),
         numel_out: elements(tree, tree.list_of(id, "output_sizes")),
@@ -191,6 +188,9 @@ fn entry(tree: &Tree, id: Id, (index, dump): (usize, &SourceLine)) -> FlightEntr
         timeout_ms: tree.number_of(id, "timeout_ms"),
         ..TorchWork::default()
     };
+    let p2p = p2p.unwrap_or_else(|| work.is_between_two());
+    let number = if p2p { "p2p_seq_id" } else { "collective_seq_id" };
+    work.sequence = tree.number_of(id, number).or(tree.number_of(id, "seq_id")).unwrap_or_default();
     // Gloo's operations are never seen to start; those that ended, well or not, are retired (`ProcessGroupGloo.cpp`).
     let retired = || own_name.starts_with("gloo:") && tree.flag_of(id, "retired");
     let state = match tree.text_of(id, "state") {

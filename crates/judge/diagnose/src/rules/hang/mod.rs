@@ -38,7 +38,7 @@ pub(crate) fn suspects(case: &Case) -> Option<Suspects> {
     }
     let waiting = job.waiting();
     let diverged = job.diverged();
-    let outside = if job.is_over() { job.outside_collectives() } else { RankSet::new() };
+    let outside = if case.ends.are_over() { job.outside_collectives() } else { RankSet::new() };
     let shown = [&waiting, &diverged, &outside, &job.cut_off(), &job.stopped()].iter().any(|ranks| !ranks.is_empty());
     let of_two = diverged.len() == 2 && case.run.flight_dumps.is_empty();
     if all.len() < 2 || of_two || !shown || is_of_a_moment(case) || is_dumps_alone(case) && moved(case) {
@@ -77,7 +77,7 @@ pub(crate) fn suspects(case: &Case) -> Option<Suspects> {
 
 /// Whether more is given than dumps: others are seen to fail, or to stand still.
 fn is_told(case: &Case) -> bool {
-    !case.run.outputs.is_empty() || !case.run.stacks.is_empty() || Job::of(case).is_over()
+    !case.run.outputs.is_empty() || !case.run.stacks.is_empty() || case.ends.are_over()
 }
 
 /// Whether nothing but dumps is given.
@@ -216,16 +216,11 @@ impl<'a> Job<'a> {
         waiting
     }
 
-    /// Whether the job failed, or somebody ended it.
-    fn is_over(&self) -> bool {
-        self.case.ends.failed() || self.case.ends.interrupted.is_some()
-    }
-
     /// Whether the output of ranks is there and shows no failure: dumps and stacks are of a job that went on.
     fn ended_well(&self) -> bool {
         let ends = &self.case.ends;
         let told = self.case.run.inputs.iter().any(|input| input.kinds.is_empty() && input.lines > 0);
-        told && !self.is_over() && ends.beside.is_empty()
+        told && !ends.are_over() && ends.beside.is_empty()
     }
 
     /// The hosts of ranks, as far as they are known.
@@ -274,6 +269,9 @@ impl<'a> Job<'a> {
     /// Ranks that called what nobody calls there; where ranks wait in a circle, only those that would open it.
     fn went_another_way(&self) -> RankSet {
         let unusual = self.ranks.which(|view| view.dump.is_some_and(|dump| dump.unusual));
+        if unusual.is_empty() {
+            return unusual;
+        }
         let opens = self.freeing(unusual.iter().copied());
         if opens.is_empty() && self.freeing(self.waited_for_by_any()).is_empty() { unusual } else { opens }
     }

@@ -11,7 +11,7 @@ impl Job<'_> {
     pub(super) fn stalled(&self) -> Option<Suspects> {
         let differ = self.groups().iter().any(|group| !group.mismatches.is_empty());
         let gone = [self.stopped(), self.killed()].iter().any(|ranks| !ranks.is_empty());
-        if !self.is_over() || differ || gone || self.case.ends.cause().is_some() {
+        if !self.case.ends.are_over() || differ || gone || self.case.ends.cause().is_some() {
             return None;
         }
         let hosts = self.places();

@@ -110,11 +110,14 @@ impl Job<'_> {
         let unseen = self.ranks.which(waits_unseen);
         let waits_for_none = |rank: &u32| !waits(rank) && !unseen.contains(rank) && self.may_wait_for(*rank).is_empty();
         let free: RankSet = wanted.iter().copied().filter(waits_for_none).collect();
+        if !free.is_empty() {
+            return free;
+        }
         let waiting: RankSet = edges.iter().flat_map(|(waiting, _)| waiting).copied().collect();
         let in_circle = |rank: &u32| !unseen.contains(rank) && self.may_wait_for(*rank).is_subset(&waiting);
         let freeing = self.freeing(wanted.iter().copied().filter(in_circle));
-        if !free.is_empty() || freeing.is_empty() && !wanted.iter().all(waits) {
-            return free;
+        if freeing.is_empty() && !wanted.iter().all(waits) {
+            return RankSet::new();
         }
         let unusual = &wanted & &self.went_another_way();
         if !unusual.is_empty() {
