@@ -15,6 +15,7 @@ mod folder;
 pub mod host;
 mod inspector;
 mod json_objects;
+mod known;
 mod label;
 mod last_lines;
 mod launcher;

@@ -1,55 +1,36 @@
 //! What a program that passes a log on puts in front of its lines: journald, stern, `aws logs tail`, `cat -n`, `grep -n` and others.
 //!
-//! None of them is known here. Where lines of programs do not stand at the beginning of theirs, what stands in front of them is
-//! looked for in front of all others.
+//! None of them is known here. Where the first words of nearly all lines have one form, they are taken off if more lines are known without them.
 
 use crate::clean::without_escapes;
-use crate::cursor::lossy;
+use crate::cursor::{lossy, offset};
+use crate::known::Known;
 use crate::launcher::peel;
 use crate::logger;
-use aho_corasick::{AhoCorasick, MatchKind};
-use memchr::{memchr, memrchr};
+use crate::prefix;
+use crate::wording::wording;
+use memchr::memchr;
 use rustc_hash::{FxHashMap, FxHashSet};
-use std::sync::LazyLock;
 
-/// What lines of programs begin with, or behind NCCL's own prefix hold.
-const BEGINNINGS: [&str; 12] = [
-    TRACEBACK,
-    NCCL,
-    "# nThread ",
-    "# Using devices",
-    "# nccl-tests version ",
-    "NCCL version ",
-    "terminate called after throwing an instance of ",
-    "slurmstepd: error: ",
-    "[rank",
-    "Fatal Python error: ",
-    "torch.distributed.elastic.multiprocessing.errors.ChildFailedError",
-    "=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES",
-];
-const TRACEBACK: &str = "Traceback (most recent call last):";
-/// A frame stands behind it.
-const FRAME: &str = "  File \"";
-/// Lines in which one stands.
-const FARTHEST_FRAME: usize = 64;
-const NCCL: &str = "] NCCL INFO ";
-/// What no program's own logger writes: the frames of a traceback, each in a line with a prefix, NCCL's lines, the head of a table.
-const OF_OTHERS: [&str; 4] = [TRACEBACK, NCCL, "# nThread ", "# Using devices"];
-
-/// Leftmost: only so does the search skip with vector instructions, and every block is searched whole.
-static STARTS: LazyLock<Option<AhoCorasick>> =
-    LazyLock::new(|| AhoCorasick::builder().match_kind(MatchKind::LeftmostFirst).build(BEGINNINGS).ok());
-
-/// Beginnings that are tried in a block: the first shows it, unless somebody quotes it.
-const MOST_TRIED: usize = 6;
-/// Those of one kind: the first may stand in a line that is damaged.
-const TRIED_OF_ONE: usize = 2;
-/// What is longer is no prefix.
-const LONGEST: usize = 256;
+/// Lines of a block that show whether its lines have a prefix.
+const SAMPLE: usize = 64;
+/// Lines of a block that are tried with and without it, each of another wording; and wordings of an input.
+const MOST_TRIED: usize = 2048;
+const MOST_WORDINGS: usize = 1 << 16;
+/// What of a line is tried.
+const LONGEST: usize = 1024;
+/// What has more words is no prefix.
+const MOST_WORDS: usize = 8;
+/// Marks in a word behind which the line may begin: `out/train.log:17:`, and the quotation mark of a list of lines.
+const MARKS: &[u8] = b":]>|'";
+const MOST_MARKS: usize = 3;
 /// Of the lines, how many per cent have it. Those that a terminal wrapped, or a program wrote without a line end, do not.
 const NEARLY_ALL: usize = 80;
-/// Lines beside the one that shows it that have the very same names in it: what one line says in its first words does not recur.
-const RECURS: usize = 2;
+/// Lines that have the very same names in it: what one line says in its first words does not recur.
+const RECURS: usize = 3;
+
+/// The wordings of an input's lines that were tried.
+pub(crate) type Tried = FxHashSet<u64>;
 
 /// The form of a prefix that the lines of an input share.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -86,114 +67,131 @@ const NAME: u8 = b'a';
 
 impl PassedOn {
     /// That of a block's lines, if they have one.
-    pub fn of(block: &[u8]) -> Option<Self> {
-        let mut tried = [0; BEGINNINGS.len()];
-        let (mut own, mut end) = (0, 0);
-        for found in STARTS.as_ref()?.find_iter(block) {
-            // A line begins once: what stands behind NCCL's own prefix is its message.
-            if found.start() < end {
-                continue;
-            }
-            let start = memrchr(b'\n', &block[..found.start()]).map_or(0, |end| end + 1);
-            let line = line_at(block, start);
-            end = start + line.len();
-            let pattern = found.pattern().as_usize();
-            if tried[pattern] == TRIED_OF_ONE {
-                continue;
-            }
-            tried[pattern] += 1;
-            if tried.iter().sum::<usize>() > MOST_TRIED {
-                return None;
-            }
-            match front(line, found.start() - start) {
-                // A line as its program printed it, or a text in JSON, which is unwrapped as a whole. One may have lost its front.
-                Some(front) if front.is_empty() || front.contains(&b'"') => {
-                    own += 1;
-                    if own > 1 {
-                        return None;
-                    }
-                }
-                Some(front) => {
-                    let beginning = BEGINNINGS[pattern];
-                    let is_traceback = beginning == TRACEBACK;
-                    let learnt = Self::learn(front, block, OF_OTHERS.contains(&beginning));
-                    if let Some(form) = learnt.filter(|form| !is_traceback || form.is_before_frames(&block[start..])) {
-                        return Some(form);
-                    }
-                }
-                None => {}
-            }
+    pub fn of(block: &[u8], tried: &mut Tried) -> Option<Self> {
+        let sample = sample(block);
+        // What NCCL's lines begin with needs no trial.
+        let own = sample.iter().filter(|line| prefix::whole(line.trim_ascii_start()).is_some()).count();
+        if !is_nearly_all(sample.len() - own, sample.len()) {
+            return None;
         }
-        Self::of_syslog(block)
+        let forms = Self::candidates(&sample);
+        if forms.is_empty() {
+            return None;
+        }
+        let is_new = |line: &&[u8]| tried.len() < MOST_WORDINGS && tried.insert(wording(line));
+        let lines: Vec<&[u8]> = lines(block).filter(is_new).take(MOST_TRIED).collect();
+        let known = Known::of(lines.iter().map(|line| (false, *line)));
+        let gains = forms.into_iter().filter_map(|form| {
+            let behind =
+                Known::of(lines.iter().map(|line| form.split(line).map_or((false, *line), |(_, rest)| (true, rest))));
+            let is_tag = behind.all() == known.all() && form.is_dated() && form.behind_process();
+            (behind.all() > known.all() || is_tag).then_some((behind, form))
+        });
+        let mut gains: Vec<(Known, Self)> = gains.collect();
+        // The first of the best: what stands behind it belongs to the line.
+        gains.sort_by_key(|(behind, _)| std::cmp::Reverse(behind.all()));
+        gains.into_iter().find_map(|(behind, form)| {
+            let learnt = form.learn(block, behind.printed > known.printed)?;
+            (behind.all() > known.all() || learnt.words.last()?.always.is_some()).then_some(learnt)
+        })
     }
 
-    /// That of syslog's files and journald's short form (RFC 3164), `Nov 25 10:00:00 gpu-7 train[4242]: `, where one program wrote all of them: it is known
-    /// without a line of a program behind it.
-    fn of_syslog(block: &[u8]) -> Option<Self> {
-        const MONTHS: [&[u8]; 12] =
-            [b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov", b"Dec"];
-        let line = block.split(|b| *b == b'\n').find(|line| !line.trim_ascii().is_empty())?;
-        let end = memchr(b']', line)? + "]: ".len();
-        let front = line.get(..end).filter(|front| front.ends_with(b"]: "))?;
-        let words: Vec<&[u8]> = split_words(front).collect();
-        let [month, day, time, _, _] = words[..] else { return None };
-        let is_number = |part: &[u8]| !part.is_empty() && part.iter().all(u8::is_ascii_digit);
-        let is_dated = MONTHS.contains(&month) && is_number(day) && time.split(|b| *b == b':').all(is_number);
-        // Learning reads the whole block.
-        let learnt = is_dated.then(|| Self::learn(front, block, false))??;
-        learnt.words.last().is_some_and(|tag| tag.always.is_some()).then_some(learnt)
+    /// The forms that the first words of nearly all lines have, the shortest first.
+    fn candidates(sample: &[&[u8]]) -> Vec<Self> {
+        let mut found = Vec::new();
+        let mut words: Vec<Word> = Vec::new();
+        let mut rests = sample.to_vec();
+        while words.len() < MOST_WORDS {
+            let next: Vec<(&[u8], &[u8])> = rests.iter().map(|rest| part_word(rest)).collect();
+            let mut add = |form: Box<[u8]>, behind: &[u8]| {
+                let words = words.iter().cloned().chain([Word::of(form)]).collect();
+                found.push(PassedOn { words, behind: behind.into() });
+            };
+            for mark in 0..MOST_MARKS {
+                let parts = || next.iter().filter_map(|(word, _)| Some((*word, up_to_mark(word, mark)?)));
+                let form = of_nearly_all(parts().map(|(_, part)| form_of(part)), sample.len());
+                if let Some(form) = form.filter(|_| parts().any(|(word, part)| part.len() < word.len())) {
+                    add(form, b"");
+                }
+            }
+            let Some(form) = of_nearly_all(next.iter().map(|(word, _)| form_of(word)), sample.len()) else { break };
+            let with: Vec<&[u8]> =
+                next.iter().filter(|(word, _)| pieces(word).eq(form.iter().copied())).map(|(_, rest)| *rest).collect();
+            let blanks = with.iter().filter(|rest| !rest.trim_ascii().is_empty()).map(|rest| {
+                let behind = rest.trim_ascii_start();
+                &rest[..rest.len() - behind.len()]
+            });
+            if let Some(behind) = blanks.min_by_key(|blanks| blanks.len()) {
+                add(form.clone(), behind);
+            }
+            words.push(Word::of(form));
+            rests = with;
+        }
+        found.retain(|form| form.recurs(sample) && form.is_no_label(sample));
+        found
     }
 
-    /// Whether it stands before the frames of a traceback as well, which other streams' lines may part from its head.
-    fn is_before_frames(&self, traceback: &[u8]) -> bool {
-        let mut lines = traceback.split(|b| *b == b'\n').take(FARTHEST_FRAME);
-        let is_frame = |rest: &[u8]| peel(&lossy(rest)).text.starts_with(FRAME);
-        lines.any(|line| self.split(line).is_some_and(|(_, rest)| is_frame(rest)))
+    /// Whether its names come again in other lines of a sample.
+    fn recurs(&self, sample: &[&[u8]]) -> bool {
+        let mut met = FxHashMap::<Vec<Vec<u8>>, usize>::default();
+        let found = sample.iter().filter_map(|line| self.found(line));
+        found.for_each(|found| *met.entry(found.into_iter().map(names_in).collect()).or_default() += 1);
+        let again: usize = met.values().filter(|lines| **lines > 1).sum();
+        again * 4 >= sample.len() && met.values().any(|lines| *lines >= RECURS)
     }
 
-    /// The form of a prefix that nearly all lines have. `of_others`: a logger passes on in it what other programs print.
-    fn learn(front: &[u8], block: &[u8], of_others: bool) -> Option<Self> {
-        let body = front.trim_ascii_end();
-        let words =
-            split_words(body).map(|word| Word { form: form_of(word), tells: Tells::Nothing, always: None }).collect();
-        let mut form = PassedOn { words, behind: front[body.len()..].into() };
-        let names: Vec<Vec<u8>> = form.named(front)?.into_iter().map(names_in).collect();
-        let (mut lines, mut with, mut alike) = (0, 0, 0);
-        let mut met = vec![Names::default(); names.len()];
-        let mut words: Vec<FxHashSet<&[u8]>> = vec![FxHashSet::default(); names.len()];
-        for line in block.split(|b| *b == b'\n').filter(|line| !line.trim_ascii().is_empty()) {
-            lines += 1;
-            let Some(named) = form.named(line) else { continue };
+    /// Whether it takes off more than launchers' labels and times, which have forms of their own.
+    fn is_no_label(&self, sample: &[&[u8]]) -> bool {
+        let takes_more =
+            |line: &&&[u8]| self.split(line).is_some_and(|(_, rest)| rest.len() < peel(&lossy(line)).text.len());
+        sample.iter().filter(takes_more).count() * 2 > sample.len()
+    }
+
+    /// Whether the time of day stands in it.
+    fn is_dated(&self) -> bool {
+        const CLOCK: &[u8] = &[DIGITS, b':', DIGITS, b':', DIGITS];
+        self.words.iter().any(|word| word.form.windows(CLOCK.len()).any(|part| part == CLOCK))
+    }
+
+    /// Whether it ends as syslog's tag does: `train[4242]: `.
+    fn behind_process(&self) -> bool {
+        self.words.last().is_some_and(|word| *word.form == [NAME, b'[', DIGITS, b']', b':']) && !self.behind.is_empty()
+    }
+
+    /// The form with what its words tell, where nearly all lines have it. `of_others`: a logger passes on in it what other programs print.
+    fn learn(mut self, block: &[u8], of_others: bool) -> Option<Self> {
+        let (mut all, mut with) = (0, 0);
+        let mut met = vec![Names::default(); self.words.len()];
+        let mut words: Vec<FxHashSet<&[u8]>> = vec![FxHashSet::default(); self.words.len()];
+        for line in lines(block) {
+            all += 1;
+            let Some(found) = self.found(line) else { continue };
             with += 1;
-            let of_line: Vec<Vec<u8>> = named.iter().map(|word| names_in(word)).collect();
-            alike += usize::from(of_line == names);
-            words.iter_mut().zip(named).for_each(|(words, word)| _ = words.insert(word));
-            met.iter_mut().zip(of_line).for_each(|(met, names)| *met.entry(names).or_default() += 1);
+            words.iter_mut().zip(&found).for_each(|(words, word)| _ = words.insert(word));
+            met.iter_mut().zip(found).for_each(|(met, word)| *met.entry(names_in(word)).or_default() += 1);
         }
         // At one level, a program passes on what another prints; at several, it may log messages of its own.
         let at_levels = |names: &Names| names.len() > 1 && names.keys().any(|name| is_level(name));
         let is_own = |names: &Names| !of_others && at_levels(names) || names.keys().any(|name| is_of_glog(name));
-        let own = met.iter().any(is_own);
-        if with * 100 < lines * NEARLY_ALL || alike <= RECURS || own {
+        if !is_nearly_all(with, all) || met.iter().any(is_own) {
             return None;
         }
-        let named = form.words.iter_mut().filter(|word| word.is_name());
-        for (word, (met, words)) in named.zip(met.iter().zip(words)) {
+        for (word, (met, words)) in self.words.iter_mut().zip(met.iter().zip(words)) {
             // A number that hardly recurs counts the lines.
             let counts = words.len() * 2 > with;
             // What lacks a name that nearly all have has no prefix, such as a table of pods among their output. Numbers tell pods and hosts apart.
             let is_common = |(name, lines): &(&Vec<u8>, &usize)| {
-                *lines * 100 >= with * NEARLY_ALL && !name.iter().any(u8::is_ascii_digit) && !is_level(name)
+                is_nearly_all(**lines, with) && !name.iter().any(u8::is_ascii_digit) && !is_level(name)
             };
-            word.always = met.iter().find(is_common).map(|(name, _)| name.clone());
+            word.always = met.iter().find(is_common).map(|(name, _)| name.clone()).filter(|_| word.is_name());
             word.tells = match if counts { met.len() } else { words.len() } {
                 0 | 1 => Tells::Nothing,
-                _ if word.always.is_some() || at_levels(met) => Tells::Nothing,
+                _ if word.always.is_some() || at_levels(met) || !word.is_name() && !word.is_rank() => Tells::Nothing,
                 _ if counts => Tells::ByNames,
                 _ => Tells::Whole,
             };
         }
-        Some(form)
+        Some(self)
     }
 
     /// What tells the stream of a line, and the line behind the prefix; `None` where a line does not have it.
@@ -203,7 +201,7 @@ impl PassedOn {
             let name = match word.tells {
                 Tells::Nothing => return,
                 Tells::ByNames => names_in(found).into(),
-                Tells::Whole => without_escapes(found),
+                Tells::Whole => without_escapes(found.strip_suffix(b":").unwrap_or(found)),
             };
             if !told.is_empty() {
                 told.push(' ');
@@ -213,11 +211,11 @@ impl PassedOn {
         Some((told, rest))
     }
 
-    /// The words of a line's prefix that hold names.
-    fn named<'l>(&self, line: &'l [u8]) -> Option<Vec<&'l [u8]>> {
-        let mut names = Vec::new();
-        self.words_of(line, |word, name| names.extend(word.is_name().then_some(name)))?;
-        Some(names)
+    /// The words of a line's prefix.
+    fn found<'l>(&self, line: &'l [u8]) -> Option<Vec<&'l [u8]>> {
+        let mut found = Vec::with_capacity(self.words.len());
+        self.words_of(line, |_, word| found.push(word))?;
+        Some(found)
     }
 
     /// Takes each word of a line's prefix; what stands behind it.
@@ -228,7 +226,7 @@ impl PassedOn {
             let is_last = number + 1 == self.words.len();
             let end = match is_last && self.behind.is_empty() {
                 true => word.length_in(rest)?,
-                false => rest.iter().position(|b| matches!(b, b' ' | b'\t')).unwrap_or(rest.len()),
+                false => rest.iter().position(|b| is_blank(*b)).unwrap_or(rest.len()),
             };
             let (found, behind) = rest.split_at(end);
             let lacks = |names: &Vec<u8>| names_in(found) != *names;
@@ -244,6 +242,15 @@ impl PassedOn {
 }
 
 impl Word {
+    fn of(form: Box<[u8]>) -> Self {
+        Word { form, tells: Tells::Nothing, always: None }
+    }
+
+    /// Whether it is a rank in brackets: `[3]`.
+    fn is_rank(&self) -> bool {
+        matches!(*self.form, [b'[', DIGITS, b']'] | [b'[', DIGITS, b']', b':'])
+    }
+
     fn is_name(&self) -> bool {
         self.form.contains(&NAME)
     }
@@ -311,46 +318,53 @@ fn is_of_glog(word: &[u8]) -> bool {
     matches!(word, [b'D' | b'I' | b'W' | b'E' | b'F' | b'C', date @ ..] if date.len() == 4 && date.iter().all(u8::is_ascii_digit))
 }
 
-/// Whether a text begins as lines of programs do, behind their launchers' labels.
-pub(crate) fn begins(text: &str) -> bool {
-    let line = line_at(text.as_bytes(), 0);
-    let found = STARTS.as_ref().and_then(|starts| starts.find(line));
-    found.is_some_and(|found| front(line, found.start()).is_some_and(<[u8]>::is_empty))
+/// The lines of a block that hold something, as far as they show what they are.
+fn lines(block: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let lines = block.split(|b| *b == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line));
+    let lines = lines.map(|line| &line[..line.len().min(LONGEST)]);
+    lines.filter(|line| !line.trim_ascii().is_empty())
 }
 
-fn split_words(text: &[u8]) -> impl Iterator<Item = &[u8]> {
-    text.split(|b| matches!(b, b' ' | b'\t')).filter(|word| !word.is_empty())
-}
-
-fn line_at(block: &[u8], start: usize) -> &[u8] {
-    let rest = block.get(start..).unwrap_or_default();
-    let line = &rest[..memchr(b'\n', rest).unwrap_or(rest.len())];
-    line.strip_suffix(b"\r").unwrap_or(line)
-}
-
-/// What stands in front of the line that a program printed, with its launcher's labels, where `at` is what its lines begin with. Empty where
-/// nothing does.
-fn front(line: &[u8], at: usize) -> Option<&[u8]> {
-    let at = if line[at..].starts_with(NCCL.as_bytes()) { start_of_speaker(line, at)? } else { at };
-    if at > LONGEST {
-        return None;
+/// Lines from all over a block.
+fn sample(block: &[u8]) -> Vec<&[u8]> {
+    let mut sample = Vec::with_capacity(SAMPLE);
+    let mut end = 0;
+    for part in 0..SAMPLE {
+        // Behind the line in which the part begins.
+        let from = end.max(block.len() / SAMPLE * part);
+        let skipped = if from == 0 { 0 } else { memchr(b'\n', &block[from..]).map_or(block.len(), |at| from + at) };
+        let Some(line) = lines(&block[skipped..]).next() else { break };
+        end = offset(line, block) + line.len();
+        sample.push(line);
     }
-    let whole = std::str::from_utf8(line).ok()?;
-    let text = peel(whole.get(at..)?).text.len();
-    let begins = |from: &usize| whole.get(*from..).is_some_and(|own| peel(own).text.len() == text);
-    let after_break = |from: &usize| *from == 0 || matches!(line[from - 1], b' ' | b'\t' | b':' | b'|');
-    let from = (0..=at).filter(after_break).find(begins).unwrap_or(at);
-    let front = &line[..from];
-    Some(if front.trim_ascii().is_empty() { &[] } else { front })
+    sample
 }
 
-/// Where `host:pid:tid [0` begins that ends at `at`.
-fn start_of_speaker(line: &[u8], at: usize) -> Option<usize> {
-    let behind =
-        |from: usize, is_of: fn(u8) -> bool| line[..from].iter().rposition(|b| !is_of(*b)).map_or(0, |at| at + 1);
-    let tid = behind(memrchr(b' ', &line[..at])?, |b| b.is_ascii_digit());
-    let pid = behind(tid.checked_sub(1)?, |b| b.is_ascii_digit());
-    Some(behind(pid.checked_sub(1)?, |b| b.is_ascii_alphanumeric() || b"-._".contains(&b)))
+fn is_nearly_all(some: usize, all: usize) -> bool {
+    some * 100 >= all * NEARLY_ALL
+}
+
+/// The form that nearly all lines have.
+fn of_nearly_all(forms: impl Iterator<Item = Box<[u8]>>, lines: usize) -> Option<Box<[u8]>> {
+    let mut met = FxHashMap::<Box<[u8]>, usize>::default();
+    forms.for_each(|form| *met.entry(form).or_default() += 1);
+    met.into_iter().find(|(form, met)| is_nearly_all(*met, lines) && !form.is_empty()).map(|(form, _)| form)
+}
+
+/// The first word of a text, and what stands behind it.
+fn part_word(text: &[u8]) -> (&[u8], &[u8]) {
+    let text = text.trim_ascii_start();
+    text.split_at(text.iter().position(|b| is_blank(*b)).unwrap_or(text.len()))
+}
+
+fn is_blank(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t')
+}
+
+/// A word up to a mark in it, by the mark's number.
+fn up_to_mark(word: &[u8], number: usize) -> Option<&[u8]> {
+    let mark = (0..word.len()).filter(|at| MARKS.contains(&word[*at])).nth(number)?;
+    Some(&word[..=mark])
 }
 
 #[cfg(test)]
@@ -367,6 +381,10 @@ mod tests {
         "",
         "ValueError: bad batch 17",
     ];
+
+    fn of(block: &[u8]) -> Option<PassedOn> {
+        PassedOn::of(block, &mut Tried::default())
+    }
 
     fn text_of(line: &[u8]) -> String {
         String::from_utf8_lossy(line).into_owned()
@@ -386,12 +404,10 @@ mod tests {
             };
             (10_usize..30).map(line).collect()
         };
-        let form = PassedOn::of(lines(["train", "train"]).as_bytes()).expect("a prefix");
+        let form = of(lines(["train", "train"]).as_bytes()).expect("a prefix");
         let line = form.split(b"Nov 25 10:00:40 gpu-7 train[42]: Signal: Bus error (7)");
         assert_eq!(line.map(|(_, rest)| text_of(rest)).as_deref(), Some("Signal: Bus error (7)"));
-        for other in [lines(["train", "sshd"]), lines(["train", "train"]).replace("Nov", "See")] {
-            assert_eq!(PassedOn::of(other.as_bytes()), None, "{other}");
-        }
+        assert_eq!(of(lines(["train", "sshd"]).as_bytes()), None);
     }
 
     #[test]
@@ -410,7 +426,7 @@ mod tests {
         ];
         for (front, stream) in fronts {
             let text = passed(front);
-            let form = PassedOn::of(&text).unwrap_or_else(|| panic!("{}", front(1, 1)));
+            let form = of(&text).unwrap_or_else(|| panic!("{}", front(1, 1)));
             let last = text.split(|b| *b == b'\n').rev().nth(1).unwrap();
             assert_eq!(form.split(last).unwrap().0, stream, "{}", front(1, 1));
             let lines = text.split(|b| *b == b'\n').filter_map(|line| form.split(line)).map(|(_, line)| line);
@@ -422,18 +438,18 @@ mod tests {
     #[test]
     fn what_a_program_says_itself_stays() {
         let logged = |n: usize, _| format!("2026-11-25 10:00:{n:02},123 - root - {} - ", ["INFO", "ERROR"][n % 2]);
-        assert!(PassedOn::of(&passed(|n, _| format!("2026-11-25 10:00:{n:02},123 - pump - INFO - "))).is_some());
-        assert!(PassedOn::of(&passed(logged)).is_some());
+        assert!(of(&passed(|n, _| format!("2026-11-25 10:00:{n:02},123 - pump - INFO - "))).is_some());
+        assert!(of(&passed(logged)).is_some());
         let glog = |n: usize, _| format!("E1125 10:00:{n:02}.123456 4242 api.py:869] ");
         let of_rank = |n: usize| format!("{}[rank{}]: step {n}\n", logged(n, 0), n % 4);
-        assert_eq!(PassedOn::of((0..20).map(of_rank).collect::<String>().as_bytes()), None);
-        assert_eq!(PassedOn::of(&passed(|_, _| "      \"".to_string())), None);
-        assert_eq!(PassedOn::of(&passed(glog)), None);
-        assert_eq!(PassedOn::of(&passed(|_, _| String::new())), None);
-        assert_eq!(PassedOn::of(&passed(|_, rank| format!("[rank{rank}]: "))), None);
+        assert_eq!(of((0..20).map(of_rank).collect::<String>().as_bytes()), None);
+        assert_eq!(of(&passed(|_, _| "      \"".to_string())), None);
+        assert_eq!(of(&passed(glog)), None);
+        assert_eq!(of(&passed(|_, _| String::new())), None);
+        assert_eq!(of(&passed(|_, rank| format!("[rank{rank}]: "))), None);
         // One line that quotes another's.
         let quoted = [OUTPUT[0], OUTPUT[1], OUTPUT[2], "The worker said Traceback (most recent call last):", OUTPUT[2]];
-        assert_eq!(PassedOn::of(quoted.join("\n").as_bytes()), None);
+        assert_eq!(of(quoted.join("\n").as_bytes()), None);
     }
 
     #[test]
@@ -443,16 +459,36 @@ mod tests {
         {
             let line = |n| format!("{front}node:12:34 [{n}] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/IPC\n");
             let text: String = (0..8).map(line).collect();
-            let form = PassedOn::of(text.as_bytes()).unwrap_or_else(|| panic!("{front}"));
+            let form = of(text.as_bytes()).unwrap_or_else(|| panic!("{front}"));
             let rest = form.split(text.as_bytes()).map(|(_, line)| line);
             assert!(rest.is_some_and(|line| line.starts_with(b"node:12:34 [0] NCCL INFO")), "{front}");
         }
         let own: String = (0..8).map(|n| format!("node:12:34 [{n}] NCCL INFO Bootstrap : Using eth0\n")).collect();
-        assert_eq!(PassedOn::of(own.as_bytes()), None);
+        assert_eq!(of(own.as_bytes()), None);
         // What stands before the first line, without an end of its own, is in front of no other.
         let versions: String = (0..8).map(|n| format!("node:12:34 [{n}] NCCL INFO NCCL version 2.30.7\n")).collect();
-        assert_eq!(PassedOn::of(format!("$ {own}{versions}").as_bytes()), None);
-        assert_eq!(PassedOn::of(&format!("{own}{versions}").as_bytes()[6..]), None);
+        assert_eq!(of(format!("$ {own}{versions}").as_bytes()), None);
+        assert_eq!(of(&format!("{own}{versions}").as_bytes()[6..]), None);
+    }
+
+    /// No line of NCCL's, of a table or a traceback stands in these.
+    #[test]
+    fn what_any_reader_knows_shows_it() {
+        let pod = "State:          Terminated\n  Reason:       OOMKilled\n  Exit Code:    137\nReady:          False";
+        let torch =
+            "[W socket.cpp:601] [c10d] The client socket has failed\nTrain Epoch: 1\nTrain Epoch: 2\nTrain Epoch: 3";
+        let launched = "[2026-11-25 10:00:00,1] [INFO] [launch.py:145:main] nnodes=1\nstep 1\nstep 2\nstep 3\nstep 4";
+        for output in [pod, torch, launched] {
+            for front in ["train-0 main ", "2026-11-25T10:00:00Z [node-0] ", "[0] ", "> "] {
+                let lines: String = output.lines().map(|line| format!("{front}{line}\n")).collect();
+                let form = of(lines.as_bytes()).unwrap_or_else(|| panic!("{lines}"));
+                let bare: Vec<String> =
+                    lines.lines().map(|line| text_of(form.split(line.as_bytes()).unwrap().1)).collect();
+                assert!(bare.iter().zip(output.lines()).all(|(bare, line)| bare.ends_with(line)), "{lines}");
+                assert!(bare.iter().all(|bare| !bare.contains(front)), "{lines}");
+            }
+            assert_eq!(of(output.as_bytes()), None, "{output}");
+        }
     }
 
     /// NCCL's version stands behind its prefix, where other processes write it at the start of a line.
@@ -466,13 +502,13 @@ mod tests {
             "node02:6743:6743 [1] NCCL INFO Rank 9: 0 CollNet devices",
         ];
         for junk in ["", "+ ", "100%|", "\u{1b}[?2004l"] {
-            assert_eq!(PassedOn::of(format!("{junk}{}", own.join("\n")).as_bytes()), None, "{junk}");
+            assert_eq!(of(format!("{junk}{}", own.join("\n")).as_bytes()), None, "{junk}");
         }
         let passed = own.map(|line| format!("gpu-0 job main {line}\n")).concat().repeat(2);
-        let whole = PassedOn::of(passed.as_bytes());
+        let whole = of(passed.as_bytes());
         assert!(whole.is_some());
         for damaged in [format!("+ {passed}"), passed.replacen("gpu-0 job main ", "", 1), passed[20..].to_string()] {
-            assert_eq!(PassedOn::of(damaged.as_bytes()), whole, "{damaged}");
+            assert_eq!(of(damaged.as_bytes()), whole, "{damaged}");
         }
     }
 
@@ -480,7 +516,7 @@ mod tests {
         #[test]
         fn any_text_is_taken_without_panic(text in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..200)) {
             let text = [b"a b Traceback (most recent call last):\na b   File \"\na b c\na b d\n".as_slice(), &text].concat();
-            if let Some(form) = PassedOn::of(&text) {
+            if let Some(form) = of(&text) {
                 let _ = form.split(&text);
             }
         }

@@ -63,7 +63,7 @@ fn heading_hosts(line: &[u8]) -> Option<Box<str>> {
 }
 
 /// The version of NCCL that a line tells.
-fn version(body: &str) -> Option<Version> {
+pub(crate) fn version(body: &str) -> Option<Version> {
     let text = body.trim_start();
     let tells = text.starts_with("NCCL version") || text.starts_with("RCCL version");
     tells.then(|| nccl_log::read_version(text.as_bytes()))?

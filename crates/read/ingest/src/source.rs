@@ -4,7 +4,7 @@
 
 use crate::clean::{indent, without_escapes};
 use crate::envelope::Envelope;
-use crate::passed_on::PassedOn;
+use crate::passed_on::{PassedOn, Tried};
 use busbw_model::Run;
 use memchr::memrchr;
 use std::fs::File;
@@ -187,6 +187,7 @@ pub(crate) struct Blocks<R> {
     most: usize,
     indent: Option<Vec<u8>>,
     passed_on: Option<Arc<PassedOn>>,
+    tried: Tried,
     envelope: Option<Arc<Envelope>>,
     blocks: usize,
     done: bool,
@@ -209,6 +210,7 @@ impl<R: Read> Blocks<R> {
             most: Self::SIZE,
             indent: None,
             passed_on: None,
+            tried: Tried::default(),
             envelope: None,
             blocks: 0,
             done: false,
@@ -235,7 +237,8 @@ impl<R: Read> Blocks<R> {
             let lines = Some(block.lines()).filter(|_| self.blocks <= Self::FOR_RECORDS);
             self.envelope = lines.and_then(Envelope::of).map(Arc::new);
             let lines = Some(block.lines()).filter(|_| self.envelope.is_none());
-            self.passed_on = lines.and_then(|lines| PassedOn::of(&without_escapes(lines))).map(Arc::new);
+            let learnt = lines.and_then(|lines| PassedOn::of(&without_escapes(lines), &mut self.tried));
+            self.passed_on = learnt.map(Arc::new);
         }
         block.passed_on.clone_from(&self.passed_on);
         block.envelope.clone_from(&self.envelope);

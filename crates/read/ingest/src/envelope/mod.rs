@@ -7,8 +7,9 @@ mod forms;
 mod laid_out;
 
 use crate::clean::without_escapes;
+use crate::ends;
+use crate::known::Known;
 use crate::launcher::peel;
-use crate::passed_on;
 use crate::record::{SAID, fails, is_one_of, logged};
 use forms::Form;
 pub(crate) use laid_out::in_order;
@@ -107,7 +108,7 @@ impl Envelope {
             walk(record, &mut Vec::new(), &mut |path, text| {
                 let member = members.entry(path.to_vec()).or_default();
                 member.records += 1;
-                member.beginnings += usize::from(passed_on::begins(text));
+                member.beginnings += usize::from(is_known(text));
                 member.with_blanks += usize::from(text.trim_end().contains([' ', '\t']));
                 member.length += text.len();
                 member.values.insert(text.to_string());
@@ -184,7 +185,18 @@ fn descends(records: &[Value], path: &Path) -> bool {
 
 /// Whether a text is no logger's message, but a line of what a program prints: of a traceback or NCCL's, a bar of progress, or none.
 fn is_printed(text: &str) -> bool {
-    text.trim().is_empty() || text.starts_with([' ', '\t']) || text.contains("%|") || passed_on::begins(text)
+    text.trim().is_empty() || text.starts_with([' ', '\t']) || text.contains("%|") || is_known(text)
+}
+
+/// Whether a text begins with a line that somebody knows.
+fn is_known(text: &str) -> bool {
+    /// How nccl-tests begins, before the first row.
+    const HEADS: [&str; 3] = ["# nThread ", "# Using devices", "# nccl-tests version "];
+    let line = text.lines().next().unwrap_or_default();
+    let body = peel(line).text;
+    ends::beginning(body).is_some()
+        || HEADS.iter().any(|head| body.starts_with(head))
+        || Known::of(std::iter::once((false, line.as_bytes()))).all() > 0
 }
 
 fn is_named(path: &Path, names: &[&str]) -> bool {
