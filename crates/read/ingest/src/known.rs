@@ -5,8 +5,8 @@ use crate::ends::{self, EndLine};
 use crate::evidence;
 use crate::facts::Offered;
 use crate::launcher::{LabelledLine, peel};
+use crate::nccl_log::read_version;
 use crate::prefix;
-use crate::program::version;
 use crate::readers::{Readers, may_belong};
 use crate::speaker;
 use crate::text::TextLine;
@@ -48,7 +48,8 @@ impl Known {
                 // A program that logs an error itself may write either.
                 None | Some(EndLine::Exception { .. }) => {
                     let speaks = wanted.speaker || body.trim_start().starts_with('[');
-                    let is_known = version(body).is_some() || speaks && speaker::of(body) != Speaker::Program;
+                    let is_known =
+                        read_version(body.as_bytes()).is_some() || speaks && speaker::of(body) != Speaker::Program;
                     known.others += usize::from(is_known);
                 }
                 Some(_) => known.others += 1,

@@ -62,13 +62,6 @@ fn heading_hosts(line: &[u8]) -> Option<Box<str>> {
     (is_list && hosts.starts_with(|c: char| c.is_ascii_alphanumeric())).then(|| hosts.into())
 }
 
-/// The version of NCCL that a line tells.
-pub(crate) fn version(body: &str) -> Option<Version> {
-    let text = body.trim_start();
-    let tells = text.starts_with("NCCL version") || text.starts_with("RCCL version");
-    tells.then(|| nccl_log::read_version(text.as_bytes()))?
-}
-
 /// Where a bar of tqdm ends in its line: the program, or the shell that started it, printed what follows before the bar's line ended.
 fn end_of_bar(text: &str) -> Option<usize> {
     let rate = text.rfind("it/s").max(text.rfind("s/it"))?;
@@ -195,7 +188,7 @@ impl Form {
     fn of(body: &str) -> Form {
         Form {
             begins: ends::beginning(body),
-            version: version(body),
+            version: nccl_log::read_version(body.trim_start().as_bytes()),
             is_of_format: may_belong(body.as_bytes()),
             is_json: JsonReader::may_belong(body.as_bytes()),
         }

@@ -96,13 +96,18 @@ impl Envelope {
         forms.take(1).find_map(|form| {
             let sample = lines().take(SAMPLE).map(String::from_utf8_lossy);
             let read: Vec<Option<Value>> = sample.map(|line| Some(form.read(&line)?.1)).collect();
-            let lines = read.len();
+            let all = read.len();
             let records: Vec<Value> = read.into_iter().flatten().collect();
-            (records.len() * 2 > lines).then(|| Self::learn(form, &records))?
+            let (envelope, known) = (records.len() * 2 > all).then(|| Self::learn(form, &records))??;
+            // Rows of `ss` have commas and quotation marks too.
+            let known_as_they_are =
+                lines().take(SAMPLE).filter(|line| is_known(&String::from_utf8_lossy(line))).count();
+            (known_as_they_are == 0 || known > known_as_they_are).then_some(envelope)
         })
     }
 
-    fn learn(form: Form, records: &[Value]) -> Option<Self> {
+    /// The form, and how many texts of these records somebody knows.
+    fn learn(form: Form, records: &[Value]) -> Option<(Self, usize)> {
         let mut members: BTreeMap<Path, Member> = BTreeMap::new();
         for record in records {
             walk(record, &mut Vec::new(), &mut |path, text| {
@@ -121,7 +126,7 @@ impl Envelope {
             member.beginnings > 0 || by_name && is_named(path, &SAID) && member.with_blanks > 0
         };
         let texts = members.iter().filter(|(path, member)| is_common(member) && is_text(member, path));
-        let (said, _) = texts.max_by_key(|(path, member)| {
+        let (said, Member { beginnings, .. }) = texts.max_by_key(|(path, member)| {
             (member.beginnings, is_named(path, &SAID), member.with_blanks, member.length)
         })?;
         let tells = |path: &Path, member: &Member| {
@@ -139,7 +144,7 @@ impl Envelope {
             parent(record, &said).is_some_and(fails) && is_printed(&text)
         });
         let newest_first = members.keys().any(|path| is_named(path, &TIMES) && descends(records, path));
-        Some(Envelope { form, said, whose, levelled, newest_first })
+        Some((Envelope { form, said, whose, levelled, newest_first }, *beginnings))
     }
 
     /// Whether the records stand in the reverse order, as where somebody asks a collector for the latest.

@@ -13,12 +13,11 @@ pub(crate) struct Version {
 /// Reads a version line (a whole message or a line of its own). PyTorch's `…, NCCL version 20.9.8` inside an error message is none:
 /// the words must begin the text.
 pub(crate) fn read(message: &[u8]) -> Option<Version> {
-    let message = std::str::from_utf8(message.get(..message.len().min(200))?).ok()?;
-    let (library, rest) = match message.strip_prefix("NCCL version ") {
+    let (library, rest) = match message.strip_prefix(b"NCCL version ") {
         Some(rest) => (Library::Nccl, rest),
-        None => (Library::Rccl, message.strip_prefix("RCCL version ")?),
+        None => (Library::Rccl, message.strip_prefix(b"RCCL version ")?),
     };
-    let rest = rest.trim_start_matches([' ', ':']);
+    let rest = std::str::from_utf8(&rest[..rest.len().min(200)]).ok()?.trim_start_matches([' ', ':']);
     let word = rest.split_ascii_whitespace().next()?;
     let version = whole_version(word)?;
     let cuda =
