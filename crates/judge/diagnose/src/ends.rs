@@ -3,7 +3,7 @@
 //! The cause is the earliest end that no other explains. An exception, a crash or a program that gave up is a rank's own; lost
 //! connections, time-outs, exit statuses and signals of the launcher follow from it, wherever they stand.
 
-use crate::refute::Refuters;
+use crate::refute::{Refuters, heads_of};
 use crate::results;
 use crate::words::KNOWN;
 use busbw_model::{EndTeller, Ended, Place, RankEnd, Run, TorchEvent, TorchStatement};
@@ -118,6 +118,11 @@ impl<'a> Ends<'a> {
     fn failed_after(&self, place: Place) -> bool {
         let failures = self.timeouts.iter().map(|timeout| timeout.source.place);
         self.standing.iter().map(|end| end.source.place).chain(failures).any(|failure| failure.is_after(place))
+    }
+
+    /// Whether a line belongs to the message of a process that may be none of the run.
+    pub fn are_open(&self, line: Place) -> bool {
+        heads_of(line).any(|head| self.beside.iter().any(|end| end.source.place == head))
     }
 
     /// Whether the run failed, or somebody ended it.

@@ -211,8 +211,8 @@ impl Label {
         let answer = diagnose_with(run, &UserFacts { book: Some(book), nics: self.nics, ..UserFacts::default() });
         let told = book.told(run);
         let mut misses = self.misses(&answer);
-        if self.causes.as_ref().is_some_and(|causes| !causes.iter().eq(&told)) {
-            misses.push(format!("expected the causes {:?}, got {told:?}", self.causes.iter().flatten()));
+        if let Some(causes) = self.causes.as_ref().filter(|causes| !causes.iter().eq(&told)) {
+            misses.push(format!("expected the causes {causes:?}, got {told:?}"));
         }
         (answer, misses)
     }

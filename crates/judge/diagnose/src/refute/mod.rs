@@ -339,12 +339,10 @@ impl Refuters {
         if until == Until::Never {
             return false;
         }
-        let heads = place.line.saturating_sub(LINES_OF_MESSAGE)..=place.line;
-        let mut heads = heads.map(|line| Place { line, ..place });
         if is_torch_warning(line) && !self.launches.up.is_empty() {
             return true;
         }
-        if line.speaker == Speaker::Python && heads.any(|head| self.survived.contains(&head)) {
+        if line.speaker == Speaker::Python && heads_of(place).any(|head| self.survived.contains(&head)) {
             return true;
         }
         // Events of a cluster are of any of its pods.
@@ -368,6 +366,11 @@ impl Refuters {
             }
         }
     }
+}
+
+/// Where an exception may begin whose message a line belongs to.
+pub(crate) fn heads_of(place: Place) -> impl Iterator<Item = Place> {
+    (place.line.saturating_sub(LINES_OF_MESSAGE)..=place.line).map(move |line| Place { line, ..place })
 }
 
 /// The number of lines of each input, one without an end of line counted, and the inputs whose last line somebody said.

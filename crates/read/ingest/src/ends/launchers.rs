@@ -233,12 +233,27 @@ pub(super) fn kubernetes(line: &str) -> Option<RankEnd> {
 
 /// Horovod's launcher of a worker that it started without MPI: `Process 1 exit with status code 1.` (`runner/gloo_run.py`); SGLang of a scheduler:
 /// `Rank 0 scheduler died (exit code: -9).` (`srt/entrypoints/engine.py`), and of any process: `Subprocess scheduler_0 (pid=42) crashed with exit code -9.
-/// Triggering SIGQUIT for cleanup...` (`srt/utils/watchdog.py`).
+/// Triggering SIGQUIT for cleanup...` (`srt/utils/watchdog.py`); Composer's: `Rank 5 crashed with exit code -9.`, `Global rank 12 (PID 40299) exited with code -6`
+/// (`composer/cli/launcher.py`).
 fn horovod(line: &str) -> Option<RankEnd> {
     if let Some((rank, code)) =
         line.strip_prefix("Rank ").and_then(|rest| rest.split_once(" scheduler died (exit code: "))
     {
         return Some(RankEnd { ranks: vec![rank.parse().ok()?], ..RankEnd::of(by_failure(code)?) });
+    }
+    let of_composer = line.strip_prefix("ERROR:composer.cli.launcher:").unwrap_or(line);
+    if let Some((rank, code)) =
+        of_composer.strip_prefix("Rank ").and_then(|rest| rest.split_once(" crashed with exit code "))
+    {
+        return Some(RankEnd {
+            ranks: vec![rank.parse().ok()?],
+            ..RankEnd::of(by_failure(code.trim_end_matches('.'))?)
+        });
+    }
+    if let Some((rank, rest)) = line.strip_prefix("Global rank ").and_then(|rest| rest.split_once(" (PID ")) {
+        let (pid, code) = rest.split_once(") exited with code ")?;
+        let (ranks, pid) = (vec![rank.parse().ok()?], pid.parse().ok());
+        return Some(RankEnd { ranks, pid, ..RankEnd::of(by_failure(code)?) });
     }
     if let Some((name, code)) =
         line.strip_prefix("Subprocess ").and_then(|rest| rest.split_once(") crashed with exit code "))

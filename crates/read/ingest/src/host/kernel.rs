@@ -17,11 +17,13 @@ pub(super) fn read(context: &mut Context, text: &str, page: &mut Page) -> Option
         .or_else(|| killed(context, text, page))
 }
 
-/// `NVRM: Xid (PCI:0000:3b:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.`
+/// `NVRM: Xid (PCI:0000:3b:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.`; of what is cleaned up behind another error, that error:
+/// `…: 45, pid=4242, name=python3, Ch 00000001 caused by previous Xid 149`.
 fn xid(context: &Context, text: &str, page: &mut Page) -> Option<()> {
     let (_, rest) = text.split_once("NVRM: Xid (")?;
     let (device, rest) = rest.split_once("): ")?;
-    let (code, rest) = part_digits(rest);
+    let (own, rest) = part_digits(rest);
+    let code = rest.split_once("caused by previous Xid ").map_or(own, |(_, cause)| part_digits(cause).0);
     let pci = device.trim_start_matches("PCI:").to_string();
     let xid = XidLine { pci, code: code.parse().ok()?, text: rest.trim_start_matches([',', ' ']).to_string() };
     page.tell(context, DMESG, &xid.pci, "Xid").xids.begun().push(xid);

@@ -146,6 +146,11 @@ fn told(kind: &str, message: &str, at: Option<&str>) -> String {
     format!("{name}{message}{at}")
 }
 
+/// Whether a crash is SIGBUS, as crash handlers and launchers name it.
+fn is_bus_error(what: &str) -> bool {
+    ["SIGBUS", "Bus error", "signal 7"].iter().any(|name| what.starts_with(name))
+}
+
 /// The finding for an end that no rule names.
 fn own(case: &Case, cause: &RankEnd, found: &[(Basis, Finding)]) -> Option<Finding> {
     let evidence = vec![Evidence::new(cause.source.clone())];
@@ -175,6 +180,7 @@ fn own(case: &Case, cause: &RankEnd, found: &[(Basis, Finding)]) -> Option<Findi
         Ended::Crash { what, library, .. } => {
             let name = library.as_deref().unwrap_or_default();
             let id = match () {
+                () if is_bus_error(what) => "end.crash-bus",
                 () if name.starts_with("libmpi.so") => "end.crash-mpi",
                 () if name.starts_with("libnccl.so") || name.starts_with("librccl.so") => "end.crash-nccl",
                 () => "end.crash",

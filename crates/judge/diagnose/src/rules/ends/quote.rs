@@ -6,7 +6,7 @@ use crate::case::Case;
 use crate::ends::{is_one_of, is_report};
 use crate::lines::Line;
 use crate::results;
-use crate::words::KNOWN;
+use crate::words::{KNOWN, TIMED_OUT};
 use busbw_model::{
     Code, Communicator, Ended, ErrorStep, Evidence, Finding, RankEnd, Severity, SourceLine, Speaker, Warning,
 };
@@ -104,6 +104,11 @@ fn reported(case: &Case, end: &RankEnd) -> Option<Finding> {
         }
         Ended::Exception { kind, message, .. } if is_one_of(kind, &KNOWN.gone) => {
             return Some(said("end.gone", &[("told", &super::told(kind, message, None))], evidence));
+        }
+        _ if end.source.text.contains(TIMED_OUT) => {
+            let operation = end.call.as_ref().and_then(|call| call.operation.as_deref());
+            let within = operation.map_or(String::new(), |operation| format!(" in `{operation}`"));
+            return Some(said("end.waited", &[("who", &who), ("within", &within)], evidence));
         }
         Ended::Exception { kind, message, .. } => format!(" ({})", super::told(kind, message, None)),
         Ended::Exit(Some(code)) => format!(" with exit code {code}"),

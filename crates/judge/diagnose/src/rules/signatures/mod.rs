@@ -10,7 +10,7 @@ use crate::data::Cause;
 use crate::lines::Line;
 use book::Role;
 use busbw_model::node::Bound;
-use busbw_model::{Code, Evidence, Finding, NodeFacts, Severity};
+use busbw_model::{Code, Evidence, Finding, NodeFacts, Severity, Speaker};
 use std::collections::BTreeMap;
 
 /// A finding per code whose causes are printed, with the first lines that show it.
@@ -66,14 +66,23 @@ impl<'a> MatchedLines<'a> {
         if self.without || !self.with && !cause.with.is_empty() {
             return None;
         }
-        let standing: Vec<&Line> =
-            self.printed.iter().copied().filter(|line| !case.refuters.refute(cause.until, line)).collect();
+        let printed = || self.printed.iter().copied();
+        let mut standing: Vec<&Line> = printed().filter(|line| !case.refuters.refute(cause.until, line)).collect();
+        let is_open = standing.is_empty();
+        if is_open {
+            standing.extend(
+                printed().filter(|line| line.speaker == Speaker::Python && case.ends.are_open(line.source.place)),
+            );
+        }
         let first = standing.first().filter(|_| cause.repeats < 2 || most_alike(cause, &standing) >= cause.repeats)?;
         let evidence = standing.iter().take(4).map(|line| Evidence::new(line.source.clone())).collect();
         let host = first.host.map_or(String::new(), |host| format!(" (first on {host})"));
         let title = format!("{}{host}", cause.title);
         let explanation = format!("{}{}", cause.explanation, repeated(&standing));
-        Some(Finding { title, explanation, ..cause.finding(evidence) })
+        let found = cause.finding(evidence);
+        // The question is whether it was of the run; what it would be is a note.
+        let severity = if is_open { found.severity.min(Severity::Info) } else { found.severity };
+        Some(Finding { title, explanation, severity, ..found })
     }
 }
 
