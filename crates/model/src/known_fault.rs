@@ -89,6 +89,14 @@ named! {
         DeepGemm = "deepgemm",
         /// UCCL.
         Uccl = "uccl",
+        /// Dynamo, which serves models on several engines.
+        Dynamo = "dynamo",
+        /// LMCache.
+        LmCache = "lmcache",
+        /// verl.
+        Verl = "verl",
+        /// torchcomms and its NCCLX.
+        TorchComms = "torchcomms",
     }
     /// The name of its table: `rules/known-faults/nccl.toml`.
     name
@@ -138,6 +146,10 @@ impl Component {
             Component::NeMoRl => "NeMo RL",
             Component::DeepGemm => "DeepGEMM",
             Component::Uccl => "UCCL",
+            Component::Dynamo => "Dynamo",
+            Component::LmCache => "LMCache",
+            Component::Verl => "verl",
+            Component::TorchComms => "torchcomms",
         }
     }
 

@@ -4,7 +4,7 @@
 //! apart by words of a sentence, nothing is read.
 
 use crate::evidence::KNOWN;
-use crate::versions::told;
+use crate::versions::{parsed, token, told};
 use busbw_model::{Component, PrintedVersion, Version};
 
 /// What may stand between a name and its version.
@@ -32,7 +32,8 @@ pub fn stated_versions(text: &str) -> Vec<PrintedVersion> {
             continue;
         }
         let below = asked.take().and_then(|component| Some((component, version(component, bare)?.0)));
-        let mut stated: Vec<(Component, Version)> = below.into_iter().collect();
+        let mut stated: Vec<(Component, Version)> =
+            below.into_iter().chain(of_uname(bare)).chain(of_images(&line)).collect();
         for (component, names) in &KNOWN.names {
             for rest in names.iter().flat_map(|name| behind(&line, name)) {
                 let form = behind_form(rest);
@@ -100,12 +101,44 @@ fn listed(component: Component, text: &str) -> Vec<Version> {
 /// The version at the start of a text, and what stands behind it: two numbers or more, of which the first is one that the component has.
 fn version(component: Component, text: &str) -> Option<(Version, &str)> {
     let bare = text.strip_prefix('v').unwrap_or(text);
-    let end = bare.find(|c: char| !c.is_ascii_alphanumeric() && c != '.' && c != '+').unwrap_or(bare.len());
-    let token = bare[..end].trim_end_matches(['.', '+']);
+    let token = token(bare).trim_end_matches(['.', '+']);
     let first: u32 = token.split_once('.')?.0.parse().ok()?;
-    let fits = (first >= FIRST_OF_DRIVERS) == (component == Component::Driver);
-    let version = token.parse().ok().filter(|_| fits)?;
-    Some((version, &bare[token.len()..]))
+    let fits = match component {
+        Component::Driver => first >= FIRST_OF_DRIVERS,
+        // A kernel of Linux, not one of CUDA that takes 3.2 ms.
+        Component::Kernel => is_whole(token),
+        _ => first < FIRST_OF_DRIVERS,
+    };
+    Some((parsed(token).filter(|_| fits)?, &bare[token.len()..]))
+}
+
+/// Whether a version has three numbers.
+fn is_whole(token: &str) -> bool {
+    token.split('.').filter(|part| part.starts_with(|c: char| c.is_ascii_digit())).count() >= 3
+}
+
+/// The versions of a line's container images: `vllm/vllm-openai:v0.28.0`, `nvcr.io/nvidia/tensorrt-llm/release:1.3.0rc12`. NVIDIA's tags by year and month,
+/// `nvcr.io/nvidia/pytorch:25.10-py3`, are no versions of what is in them.
+fn of_images(line: &str) -> impl Iterator<Item = (Component, Version)> {
+    let words = line.split(|c: char| c.is_whitespace() || "`'\"(),|".contains(c));
+    words.filter_map(|word| {
+        let (path, tag) = word.rsplit_once(':')?;
+        let is_of = |names: &[String]| path.split('/').any(|part| names.iter().any(|name| name == part));
+        let (component, _) = KNOWN.names.iter().find(|(_, names)| path.contains('/') && is_of(names))?;
+        let (version, _) = version(*component, tag)?;
+        is_whole(tag.trim_start_matches('v')).then_some((*component, version))
+    })
+}
+
+/// That of Linux, as `uname -a` tells it: `Linux node1 6.8.0-31-generic #31-Ubuntu SMP …`.
+fn of_uname(line: &str) -> Option<(Component, Version)> {
+    let mut words = line.strip_prefix("linux ")?.split(' ').skip(1);
+    let (told, build) = (words.next()?, words.next()?);
+    build
+        .starts_with('#')
+        .then(|| version(Component::Kernel, told))
+        .flatten()
+        .map(|(told, _)| (Component::Kernel, told))
 }
 
 #[cfg(test)]
@@ -127,6 +160,14 @@ mod tests {
             ("NVSHMEM_PREFIX=/opt/nvshmem-3.5.19-1/build", ""),
             ("nvshmem-3.5.19-1", "nvshmem=3.5.19"),
             ("nvidia-nccl-cu13==2.28.9", ""),
+            ("docker run vllm/vllm-openai:v0.28.0 --model m", "vllm=0.28.0"),
+            ("image: lmsysorg/sglang:v0.5.18-cu130", "sglang=0.5.18"),
+            ("`nvcr.io/nvidia/tensorrt-llm/release:1.3.0rc12.post1`", "tensorrt-llm=1.3.0rc12.post1"),
+            ("Linux node1 6.8.0-31-generic #31-Ubuntu SMP x86_64", "kernel=6.8.0"),
+            ("on kernel `6.17.0-1019-nvidia`", "kernel=6.17.0"),
+            ("with nixl-cu12 1.4.1", "nixl=1.4.1"),
+            ("nvcr.io/nvidia/pytorch:25.10-py3", ""),
+            ("the kernel 3.2 ms, vLLM 0.1.dev20073+g8e685d198", ""),
             // Sentences, paths, another program, an address.
             ("NCCL hangs since 2.30", ""),
             ("https://github.com/NVIDIA/nccl/releases/tag/v2.31.2-1", ""),

@@ -44,9 +44,19 @@ pub(crate) fn told(text: &str) -> Option<PrintedVersion> {
 
 /// The version at the start: two numbers or more.
 fn version(text: &str) -> Option<Version> {
-    let text = text.trim_start_matches(BETWEEN);
+    let token = token(text.trim_start_matches(BETWEEN));
+    parsed(token).filter(|_| token.contains('.'))
+}
+
+/// What may be a version at the start of a text.
+pub(crate) fn token(text: &str) -> &str {
     let end = text.find(|c: char| !c.is_ascii_alphanumeric() && c != '.' && c != '+').unwrap_or(text.len());
-    text[..end].parse().ok().filter(|_| text[..end].contains('.'))
+    &text[..end]
+}
+
+/// A version, but for that of a build from source without tags: setuptools-scm counts its commits from 0.1 on, `0.1.dev20073+g8e685d198`.
+pub(crate) fn parsed(token: &str) -> Option<Version> {
+    token.parse().ok().filter(|_| !token.starts_with("0.1.dev"))
 }
 
 #[cfg(test)]
@@ -74,12 +84,13 @@ mod tests {
             "transformer_engine_cu12==2.8.0",
             // No versions: none could be had, another package, a sentence.
             "ROCM used to build PyTorch: N/A",
+            "vllm==0.1.dev20073+g8e685d198",
             "torchvision==0.24.1",
             "I use torch==2.9.1 here",
         ];
         let told: Vec<bool> =
             lines.iter().map(|text| reader.feed(&TextLine { place: Place::default(), stream: "", text })).collect();
-        assert_eq!(told, [[true; 14].as_slice(), [false; 3].as_slice()].concat());
+        assert_eq!(told, [[true; 14].as_slice(), [false; 4].as_slice()].concat());
         let found: Vec<String> =
             reader.finish().iter().map(|told| format!("{}={}", told.component.name(), told.version)).collect();
         let expected = [
