@@ -235,12 +235,14 @@ impl Printed {
     }
 }
 
-/// A text with gaps: `Call to {} failed`. Its pieces stand in a line in this order; upper and lower case differ.
+/// A text with gaps: `Call to {} failed`, `connect to {ADDRESS}<{PORT}>`. Its pieces stand in a line in this order; upper and lower case differ.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Template {
     text: String,
     pieces: Vec<String>,
+    /// The gaps with a name, each with the number of pieces before it.
+    names: Vec<(usize, String)>,
 }
 
 impl TryFrom<String> for Template {
@@ -250,9 +252,25 @@ impl TryFrom<String> for Template {
         if ["%s", "%d", "%u", "%x"].iter().any(|gap| text.contains(gap)) {
             return Err("what changes is written {}, not as printf's %s or %d");
         }
-        let pieces: Vec<String> = text.split("{}").filter(|piece| !piece.is_empty()).map(str::to_string).collect();
-        if pieces.is_empty() { Err("an empty text stands in every line") } else { Ok(Template { text, pieces }) }
+        let (mut pieces, mut names) = (Vec::new(), Vec::new());
+        let mut rest = text.as_str();
+        while let Some((piece, name, behind)) = part_gap(rest) {
+            pieces.extend((!piece.is_empty()).then(|| piece.to_string()));
+            names.extend((!name.is_empty()).then(|| (pieces.len(), name.to_string())));
+            rest = behind;
+        }
+        pieces.extend((!rest.is_empty()).then(|| rest.to_string()));
+        if pieces.is_empty() { Err("an empty text stands in every line") } else { Ok(Template { text, pieces, names }) }
     }
+}
+
+/// The first gap of a text: what stands before it, its name, and what stands behind it. A name is written large.
+fn part_gap(text: &str) -> Option<(&str, &str, &str)> {
+    let is_name = |name: &str| name.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_');
+    text.match_indices('{').find_map(|(at, _)| {
+        let (name, behind) = text[at + 1..].split_once('}')?;
+        is_name(name).then_some((&text[..at], name, behind))
+    })
 }
 
 impl From<Template> for String {
@@ -268,12 +286,17 @@ impl Template {
 
     /// Whether anything may stand right before the first piece.
     pub fn begins_open(&self) -> bool {
-        self.text.starts_with("{}")
+        part_gap(&self.text).is_some_and(|(before, ..)| before.is_empty())
     }
 
     /// Whether anything may stand right behind the last piece.
     pub fn ends_open(&self) -> bool {
-        self.text.ends_with("{}")
+        self.pieces.last().is_some_and(|last| !self.text.ends_with(last.as_str()))
+    }
+
+    /// The gaps with a name, each with the number of pieces before it.
+    pub fn names(&self) -> &[(usize, String)] {
+        &self.names
     }
 
     pub fn literal(&self) -> usize {

@@ -21,7 +21,11 @@ pub(crate) fn fit(case: &Case, findings: &mut [Finding]) {
     let around = ShownSurroundings::of(case);
     for finding in findings.iter_mut() {
         let fitting = finding.remedy.iter().filter(|remedy| fits(case, remedy) && !around.excludes(remedy));
-        let fitting: Vec<String> = fitting.map(|remedy| around.of_launcher(remedy)).collect();
+        let mut fitting: Vec<String> = fitting.map(|remedy| around.of_launcher(remedy)).collect();
+        // What it was an alternative to is done.
+        if let Some(rest) = fitting.first().and_then(|first| first.strip_prefix("Or ")) {
+            fitting[0] = rest[..1].to_uppercase() + &rest[1..];
+        }
         // If every remedy is done already, show them anyway: better than none.
         if !fitting.is_empty() {
             finding.remedy = fitting;
@@ -101,20 +105,26 @@ fn fits(case: &Case, remedy: &str) -> bool {
     !is_foreign && !is_done(case, remedy)
 }
 
-/// Whether all variables that a remedy exports have the value already, where it exports any.
+/// Whether all variables that the first command of a remedy exports have the value already: others are in place of it, or go further.
 fn is_done(case: &Case, remedy: &str) -> bool {
-    let mut exports = exports(remedy).peekable();
     let set = |(name, value): (&str, &str)| {
         case.run.nccl.env_value(name).is_some_and(|setting| setting.value.trim() == value)
     };
-    exports.peek().is_some() && exports.all(set)
+    exported(remedy).next().is_some_and(|command| pairs(command).all(set))
 }
 
 /// `NAME=VALUE` behind `export`, within backquotes.
 fn exports(remedy: &str) -> impl Iterator<Item = (&str, &str)> {
-    let commands = remedy.split('`').skip(1).step_by(2);
-    let behind = commands.filter_map(|command| command.trim().strip_prefix("export "));
-    behind.flat_map(str::split_whitespace).filter_map(|pair| pair.split_once('='))
+    exported(remedy).flat_map(pairs)
+}
+
+/// What stands behind `export` in each command.
+fn exported(remedy: &str) -> impl Iterator<Item = &str> {
+    remedy.split('`').skip(1).step_by(2).filter_map(|command| command.trim().strip_prefix("export "))
+}
+
+fn pairs(exported: &str) -> impl Iterator<Item = (&str, &str)> {
+    exported.split_whitespace().filter_map(|pair| pair.split_once('='))
 }
 
 /// How to see that the cure worked.

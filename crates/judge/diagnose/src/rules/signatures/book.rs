@@ -9,6 +9,7 @@ use crate::lines;
 use aho_corasick::AhoCorasick;
 use busbw_model::{Run, Speaker};
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::sync::LazyLock;
 
 /// Whether a file of rules fits: its name tells which it is; a file of another name holds signatures, known faults or both.
@@ -52,12 +53,35 @@ impl Template {
 
     /// Where the text ends in a line; `None` where it is not in it. Its ends cut no word and no number.
     fn find(&self, line: &str) -> Option<usize> {
+        let mut end = 0;
+        self.places(line, |_, piece| end = piece.end)?;
+        Some(end)
+    }
+
+    /// Takes where each piece stands in a line; `None` where one does not.
+    fn places(&self, line: &str, mut take: impl FnMut(usize, Range<usize>)) -> Option<()> {
         let (mut from, last) = (0, self.pieces().len() - 1);
         for (index, piece) in self.pieces().iter().enumerate() {
             let (begins, ends) = (index == 0 && !self.begins_open(), index == last && !self.ends_open());
-            from = piece.len() + whole(line, piece, from, begins, ends)?;
+            let at = whole(line, piece, from, begins, ends)?;
+            from = at + piece.len();
+            take(index, at..from);
         }
-        Some(from)
+        Some(())
+    }
+
+    /// What stands in the gaps that have a name, where it may stand in a command.
+    pub(super) fn values<'a>(&'a self, line: &'a str) -> Vec<(&'a str, &'a str)> {
+        let (mut gaps, mut from) = (Vec::new(), 0);
+        if self.names().is_empty()
+            || self.places(line, |_, piece| gaps.push(std::mem::replace(&mut from, piece.end)..piece.start)).is_none()
+        {
+            return Vec::new();
+        }
+        gaps.push(from..line.len());
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "._:-%".contains(c);
+        let named = self.names().iter().map(|(gap, name)| (name.as_str(), line[gaps[*gap].clone()].trim()));
+        named.filter(|(_, value)| !value.is_empty() && !value.starts_with('-') && value.chars().all(is_plain)).collect()
     }
 
     /// Whether a line is the text from its beginning on.

@@ -79,11 +79,26 @@ impl<'a> MatchedLines<'a> {
         let host = first.host.map_or(String::new(), |host| format!(" (first on {host})"));
         let title = format!("{}{host}", cause.title);
         let explanation = format!("{}{}", cause.explanation, repeated(&standing));
-        let found = cause.finding(evidence);
+        let mut found = cause.finding(evidence);
+        let values: Vec<_> = cause.printed.iter().flat_map(|printed| printed.text.values(&first.text)).collect();
+        found.remedy.iter_mut().for_each(|remedy| *remedy = filled(remedy, &values));
         // The question is whether it was of the run; what it would be is a note.
         let severity = if is_open { found.severity.min(Severity::Info) } else { found.severity };
         Some(Finding { title, explanation, severity, ..found })
     }
+}
+
+/// A remedy whose commands name what the line tells: `nc -zv 10.0.0.7 41234` of `nc -zv ADDRESS PORT`.
+fn filled(remedy: &str, values: &[(&str, &str)]) -> String {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '$';
+    let word = |word: &str| {
+        let name = word.trim_end_matches(|c| !is_part(c));
+        let value = values.iter().find(|(known, _)| *known == name.trim_start_matches('$'));
+        value.map_or(word.to_string(), |(_, value)| word.replacen(name, value, 1))
+    };
+    let command = |text: &str| text.split_inclusive(|c| !is_part(c)).map(word).collect::<String>();
+    let parts = remedy.split('`').enumerate();
+    parts.map(|(at, part)| if at % 2 == 1 { command(part) } else { part.to_string() }).collect::<Vec<_>>().join("`")
 }
 
 /// Adds a finding; of several with one code the surest stays, with the lines of the others as further evidence.
