@@ -1,6 +1,6 @@
 //! What a table measured, where the program did not say: from its columns and numbers.
 
-use busbw_model::{BenchRow, BenchTable, Collective};
+use busbw_model::{BenchRow, BenchTable, Check, Collective, Measure};
 
 /// Below this algbw (GB/s) two printed decimals say too little about a ratio.
 const MIN_ALGBW: f64 = 0.5;
@@ -42,6 +42,9 @@ struct Evidence {
     redop: bool,
     root: bool,
     redop_without_root: bool,
+    /// Whether results were checked in place, where they were out of place: sendrecv, alltoall and alltoallv never do
+    /// (`*RunTest` of nccl-tests and rccl-tests switches it off).
+    checked_in_place: Option<bool>,
     /// Size over the bytes of `count` elements, where it is the same in all rows: the number of ranks where each rank
     /// sends or receives one part per rank, else 1 (`*GetCollByteCount` of nccl-tests 2.0 to 2.19.6).
     parts: Option<u32>,
@@ -57,12 +60,15 @@ impl Evidence {
         };
         let mut counted = table.rows.iter().filter(|row| row.count != Some(0)).map(parts);
         let first = counted.next().flatten();
+        let is_checked = |half: &Option<Measure>| half.as_ref().is_some_and(|half| half.check != Check::NotDone);
+        let mut checked = table.rows.iter().filter(|row| is_checked(&row.out_of_place) && row.in_place.is_some());
         let halves = table.rows.iter().flat_map(|row| row.halves());
         Evidence {
             has_rows: !table.rows.is_empty(),
             redop: table.rows.iter().any(|row| row.redop.is_some()),
             root: table.rows.iter().any(|row| row.root.is_some()),
             redop_without_root,
+            checked_in_place: checked.next().map(|row| is_checked(&row.in_place)),
             parts: first.filter(|_| counted.all(|parts| parts == first)),
             ratios: halves.filter(|m| m.algbw.0 >= MIN_ALGBW).map(|m| interval(m.busbw.0, m.algbw.0)).collect(),
         }
@@ -92,7 +98,11 @@ impl Evidence {
             (Some(ratio), Some(n)) => (ratio - collective.busbw_factor(n)).abs() <= TOLERANCE,
             _ => true,
         };
-        reduces == self.redop && rooted == self.root && ratio_fits
+        let moves = matches!(collective, SendRecv | AllToAll | AllToAllV);
+        let check_fits = self.checked_in_place.is_none_or(|checked| checked != moves);
+        // sendrecv prints the reduction that it does not do.
+        let redop_fits = reduces == self.redop || collective == SendRecv && self.checked_in_place == Some(false);
+        redop_fits && rooted == self.root && ratio_fits && check_fits
     }
 
     /// The only collective that leaves these traces, if there is one.
@@ -108,6 +118,7 @@ impl Evidence {
         let one_part = self.parts == Some(1) && nranks.is_some_and(|n| n > 1);
         match (self.redop, self.root) {
             (true, true) => (is_one != Some(false)).then_some(Collective::Reduce),
+            (true, false) if self.checked_in_place == Some(false) => Some(Collective::SendRecv),
             (true, false) => self.all_reduce_or_reduce_scatter(nranks),
             (false, true) => {
                 let whole = one_part || (self.parts == Some(1) && is_one == Some(true));
@@ -115,7 +126,12 @@ impl Evidence {
             }
             // Up to 2.11 only alltoall had a `redop` column that it left empty.
             (false, false) if self.redop_without_root => Some(Collective::AllToAll),
-            (false, false) => (self.parts == Some(1) && is_one == Some(true)).then_some(Collective::SendRecv),
+            (false, false) => match (self.checked_in_place, is_one) {
+                (Some(true), Some(false)) => Some(Collective::AllGather),
+                (Some(false), Some(false)) => Some(Collective::AllToAll),
+                (_, Some(true)) => (self.parts == Some(1)).then_some(Collective::SendRecv),
+                _ => None,
+            },
         }
     }
 
