@@ -113,7 +113,7 @@ pub fn hypotheses(run: &Run, told: &MachineHints) -> Vec<Cluster> {
                 derive::force_rings(run, &mut cluster);
                 let whole = facts.gpu.product.is_some_and(|model| facts.gpus_per_node >= model.board);
                 if let Some(nics) = &mut cluster.nics {
-                    let fed = fed(&facts, nics.rate);
+                    let fed = fed(&facts, nics.rate).min(near(&facts, nics.count));
                     // Nobody buys NICs that the PCIe of all GPUs cannot feed.
                     if whole && facts.network.count.is_some_and(|count| count > fed) && facts.network.rate.is_none() {
                         continue;
@@ -189,6 +189,12 @@ fn fed(facts: &Facts, rate: GBps) -> usize {
         Some(pcie) if !over_c2c => ((facts.gpus_per_node as f64 * pcie.wire_rate().0 / rate.0) as usize).max(1),
         _ => usize::MAX,
     }
+}
+
+/// NICs that are nearest to the GPUs in use, where each GPU of a board has its own: NCCL takes no others.
+fn near(facts: &Facts, nics: usize) -> usize {
+    let board = facts.gpu.product.map_or(1, |model| model.board);
+    if facts.gpus_per_node < board && nics.is_multiple_of(board) { nics / board * facts.gpus_per_node } else { nics }
 }
 
 /// The ways in which PCIe joins GPUs, if nothing shows it: directly, or through host memory; bridges where there may be some.

@@ -15,7 +15,7 @@ fn inference_of_collective_and_ranks() {
         ("sum", "0", 268_435_456, 100.0, 100.0, Some(Reduce), None),
         ("none", "0", 268_435_456, 100.0, 100.0, Some(Broadcast), None),
         ("none", "-1", 268_435_456, 100.0, 100.0, Some(SendRecv), None),
-        ("none", "-1", 33_554_432, 100.0, 87.5, None, Some(8)),
+        ("none", "-1", 33_554_432, 100.0, 87.5, Some(AllGather), Some(8)),
         ("none", "3", 33_554_432, 100.0, 87.5, None, Some(8)),
         // The ratio leaves several numbers of ranks: 1.98 is that of 75 to 200 ranks within rounding.
         ("sum", "-1", 268_435_456, 1.0, 1.98, Some(AllReduce), None),
@@ -30,9 +30,31 @@ fn inference_of_collective_and_ranks() {
     }
 }
 
+/// What only moves data is not checked in place.
+#[test]
+fn a_check_that_is_left_out_tells_what_moves_data() {
+    let cases = [
+        ("sum", 268_435_456, 100.0, Some(Collective::SendRecv), None),
+        ("none", 33_554_432, 87.5, Some(Collective::AllToAll), Some(8)),
+    ];
+    for (redop, count, busbw, collective, nranks) in cases {
+        let half = format!("10737.42 100.0 {busbw}");
+        let table = one(&format!("{HEADER}\n1073741824 {count} float {redop} -1 {half} 0 {half} N/A"));
+        assert_eq!((table.collective, table.nranks), (collective, nranks), "{redop}");
+    }
+}
+
 #[test]
 fn a_command_line_names_the_collective_unless_the_rows_deny_it() {
-    let gathered = "1048576 65536 float none -1 120.50 8.70 6.53 0 119.80 8.75 6.56 0";
+    let gathered = "1048576 65536 float none -1 120.50 8.70 6.53 0 119.80 8.75 6.56 N/A";
+    let cases = [
+        ("+ srun /opt/nccl-tests/build/alltoall_perf -b 1M", Some(Collective::AllToAll)),
+        ("$ mpirun -np 4 ./all_gather_perf -b 8", Some(Collective::AllToAll)),
+    ];
+    for (command, collective) in cases {
+        assert_eq!(one(&format!("{command}\n{HEADER}\n{gathered}")).collective, collective, "{command}");
+    }
+    let gathered = "1048576 65536 float none -1 120.50 8.70 6.53 N/A 119.80 8.75 6.56 N/A";
     let cases = [
         ("$ mpirun -np 4 ./all_gather_perf -b 8", Some(Collective::AllGather)),
         ("+ srun /opt/nccl-tests/build/alltoall_perf -b 1M", Some(Collective::AllToAll)),
