@@ -76,6 +76,10 @@ fn behind_form(rest: &str) -> &str {
     let mut rest = rest;
     loop {
         let behind = rest.trim_start_matches(MARKS);
+        // What is required is not what is there.
+        if rest[..rest.len() - behind.len()].contains(">=") {
+            return "";
+        }
         let opens = rest[..rest.len() - behind.len()].contains('(');
         let aside = behind.split_once(')').filter(|(aside, _)| opens && aside.len() <= LONGEST_ASIDE);
         let aside = aside.filter(|(aside, _)| aside.chars().all(|c| c.is_ascii_lowercase() || c == ' '));
@@ -174,6 +178,7 @@ mod tests {
             ("nccl-tests 2.17.2", "nccl-tests=2.17.2"),
             ("CUDA used to build PyTorch          : 13.0", ""),
             ("DeepSpeed < 0.17.6", ""),
+            ("requires torch>=1.13, a torch version >= 1.5", ""),
         ];
         for (text, expected) in cases {
             let told: Vec<String> = stated_versions(text)

@@ -125,7 +125,8 @@ impl Refuters {
                     _ if end.is_of_excepthook() => refuters.began_anew(place),
                     _ => refuters.is_followed(place),
                 }
-                || matches!(end.how, Ended::Exit(_))
+                || (matches!(end.how, Ended::Exit(_))
+                    || matches!(end.how, Ended::Exception { .. }) && end.ranks.is_empty())
                     && end.told_by != EndTeller::Launcher
                     && refuters.succeeded.iter().any(|(began, _)| began.is_after(place))
         });

@@ -142,10 +142,19 @@ pub(crate) fn exception(body: &str) -> Option<(&str, &str)> {
     let (kind, message) = any_exception(body)?;
     let name = kind.rsplit('.').next().unwrap_or(kind);
     // Many tools say `Error: text`; Python has no such class.
-    let is_class = name.starts_with(|c: char| c.is_ascii_uppercase()) && kind != "Error";
+    let is_class = name.starts_with(|c: char| c.is_ascii_uppercase()) && kind != "Error" && !OF_LUSTRE.contains(&name);
     let fits = is_class && ENDS.iter().any(|end| name.ends_with(end));
     let fits = fits || is_result(kind) && !message.is_empty();
-    (fits && (!message.is_empty() || name == "KeyboardInterrupt")).then_some((kind, message))
+    (fits && (!message.is_empty() || name == "KeyboardInterrupt") && !is_count(message)).then_some((kind, message))
+}
+
+/// What Lustre's modules of the kernel begin their lines with.
+const OF_LUSTRE: [&str; 2] = ["LustreError", "LNetError"];
+
+/// Whether a figure stands behind a name, as where a program counts its errors: `TimeoutError: 0`.
+fn is_count(message: &str) -> bool {
+    let value = message.trim();
+    value.parse::<f64>().is_ok() || ["none", "n/a", "null"].iter().any(|word| value.eq_ignore_ascii_case(word))
 }
 
 /// What stands behind a header in its line, where a page has joined the lines of a traceback: `Traceback (most recent call last): File "a.py",

@@ -73,12 +73,26 @@ fn lead(page: &mut Page, advised: &Advised) {
         (0, 1..) => (
             "EXPOSED",
             paint::WARNING,
-            format!("{} can hit you; none hangs or spoils results", counted(can, "known fault")),
+            format!("{} can hit you; none hangs or spoils results{}", counted(can, "known fault"), open(advised)),
         ),
-        (0, 0) => ("CLEAR", paint::GOOD, "no known fault of these versions can hit you, as far as is known".to_owned()),
+        (0, 0) => (
+            "CLEAR",
+            paint::GOOD,
+            format!("no known fault of these versions can hit you, as far as is known{}", open(advised)),
+        ),
     };
     page.styled(paint, word);
     page.hanging(word.len() + 2, paint::BOLD, &text);
+}
+
+/// How many faults that hang or spoil results depend on what was not told.
+fn open(advised: &Advised) -> String {
+    match advised.of(Exposure::CannotKnow).filter(|fault| fault.consequence.is_grave()).count() {
+        0 => String::new(),
+        open => {
+            format!("; {open} that {} on what you have not told", if open == 1 { "does depends" } else { "do depend" })
+        }
+    }
 }
 
 fn at_risk(advised: &Advised, can: usize) -> String {
