@@ -89,9 +89,8 @@ fn lead(page: &mut Page, advised: &Advised) {
 fn open(advised: &Advised) -> String {
     match advised.of(Exposure::CannotKnow).filter(|fault| fault.consequence.is_grave()).count() {
         0 => String::new(),
-        open => {
-            format!("; {open} that {} on what you have not told", if open == 1 { "does depends" } else { "do depend" })
-        }
+        1 => "; 1 more that hangs or spoils results depends on what you have not told".into(),
+        open => format!("; {open} more that hang or spoil results depend on what you have not told"),
     }
 }
 
@@ -157,7 +156,7 @@ fn entry(page: &mut Page, fault: &KnownFault) {
 fn open_range(page: &mut Page, faults: &[&KnownFault]) {
     let open = |fault: &&KnownFault| ["before ", "up to "].iter().any(|word| fault.affected.starts_with(word));
     if faults.iter().any(open) && !page.is_brief() {
-        page.styled(paint::DIM, "  before, up to: nobody says since which version");
+        page.styled(paint::DIM, "  before, up to: no source tells since which version");
         page.end_line();
     }
 }
