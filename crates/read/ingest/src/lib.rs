@@ -48,6 +48,7 @@ mod source;
 mod speaker;
 mod stacks;
 mod stated;
+mod steps;
 mod text;
 pub mod torch;
 mod versions;
