@@ -13,14 +13,17 @@ const MOST_WORDINGS: usize = 1 << 12;
 /// What each rank says once of itself differs in its number.
 const LEAST_NUMBERS: usize = 2;
 
+/// The numbers of a line, as hashes; 0 where there are fewer.
+pub(crate) type Numbers = [u32; 8];
+
 /// The lines of one wording, with the number that a line has in its block or input.
 #[derive(Debug, Clone)]
 pub(crate) struct Loop {
-    first: (u64, Box<str>),
+    first: (u64, Numbers),
     /// The numbers of the last line.
-    last: Box<str>,
-    /// The last lines that differ in enough numbers from the line before.
-    places: Vec<u64>,
+    last: Numbers,
+    /// The last lines that differ in enough numbers from the line before; 0 where there are fewer.
+    places: [u64; MOST_PLACES],
 }
 
 /// The loops of a block or an input, by wording.
@@ -29,81 +32,88 @@ pub(crate) struct Loops(FxHashMap<u64, Loop>);
 
 impl Loop {
     fn push(&mut self, line: u64) {
-        if self.places.len() == MOST_PLACES {
-            self.places.remove(0);
-        }
-        self.places.push(line);
+        self.places.rotate_left(1);
+        self.places[MOST_PLACES - 1] = line;
     }
 
-    /// Adds the lines of a later part.
-    fn append(&mut self, later: Loop) {
+    /// Adds the lines of a block that begins behind so many lines.
+    fn append(&mut self, later: &Loop, before: u64) {
         if differ(&self.last, &later.first.1) {
-            self.push(later.first.0);
+            self.push(before + later.first.0);
         }
-        later.places.into_iter().for_each(|line| self.push(line));
+        later.places.iter().filter(|line| **line > 0).for_each(|line| self.push(before + line));
         self.last = later.last;
     }
 }
 
 impl Loops {
     /// Adds a line of a block, by its [`numbers`].
-    pub fn take(&mut self, wording: u64, line: u32, numbers: Box<str>) {
+    pub fn take(&mut self, wording: u64, line: u32, numbers: Numbers) {
         let line = u64::from(line) + 1;
-        match self.0.get_mut(&wording) {
-            Some(known) => known.append(Loop { first: (line, numbers.clone()), last: numbers, places: Vec::new() }),
-            None => {
-                self.0.insert(wording, Loop { first: (line, numbers.clone()), last: numbers, places: Vec::new() });
-            }
-        }
+        let new = Loop { first: (line, numbers), last: numbers, places: [0; MOST_PLACES] };
+        self.0.entry(wording).and_modify(|known| known.append(&new, 0)).or_insert(new);
     }
 
     /// Adds the loops of a block that begins behind so many lines.
     pub fn absorb(&mut self, block: Loops, before: u64) {
         let mut block: Vec<(u64, Loop)> = block.0.into_iter().collect();
         block.sort_unstable_by_key(|(_, of_wording)| of_wording.first.0);
-        for (wording, mut later) in block {
-            later.first.0 += before;
-            later.places.iter_mut().for_each(|line| *line += before);
+        for (wording, later) in block {
             let full = self.0.len() >= MOST_WORDINGS;
             match self.0.get_mut(&wording) {
-                Some(known) => known.append(later),
-                None if !full => drop(self.0.insert(wording, later)),
-                None => {}
+                Some(known) => known.append(&later, before),
+                None if full => {}
+                None => {
+                    let places = later.places.map(|line| if line > 0 { before + line } else { 0 });
+                    self.0.insert(wording, Loop { places, ..later });
+                }
             }
         }
     }
 
     /// Where the loops of an input went on last, in order.
     pub fn finish(self, input: u32) -> Vec<Place> {
-        let lines = self.0.into_values().flat_map(|of_wording| of_wording.places);
+        let lines = self.0.into_values().flat_map(|of_wording| of_wording.places).filter(|line| *line > 0);
         let mut places: Vec<Place> = lines.map(|line| Place { input, line }).collect();
         places.sort_unstable();
         places
     }
 }
 
-/// The numbers of a line, times and dates left out; none where it has too few for a step, or is a bar, which a process that ends prints once more.
-pub(crate) fn numbers(text: &str) -> Option<Box<str>> {
-    let is_stamp = |word: &str| {
-        let is_of_time =
-            |part: &[u8]| part[0].is_ascii_digit() && matches!(part[1], b':' | b'-') && part[2].is_ascii_digit();
-        word.as_bytes().windows(3).any(is_of_time)
-    };
-    let mut numbers = String::new();
-    let words = text.split_ascii_whitespace().filter(|word| !is_stamp(word));
-    let parts = words.flat_map(|word| word.split(|c: char| !c.is_ascii_digit() && c != '.'));
-    let mut count = 0;
-    for part in parts.filter(|part| part.bytes().any(|b| b.is_ascii_digit())) {
-        numbers.push_str(part);
-        numbers.push(' ');
-        count += 1;
+/// The first numbers of a line, times and dates left out; none where it has too few for a step, or is a bar, which a process that ends prints once more.
+pub(crate) fn numbers(text: &str) -> Option<Numbers> {
+    /// That of FNV-1a, whose hash of nothing is not 0.
+    const FACTOR: u32 = 0x0100_0193;
+    const NOTHING: u32 = 0x811c_9dc5;
+    let (mut found, mut count) = (Numbers::default(), 0);
+    for word in text.as_bytes().split(u8::is_ascii_whitespace) {
+        let is_digit = |at: Option<usize>| at.and_then(|at| word.get(at)).is_some_and(u8::is_ascii_digit);
+        let begins = count;
+        let (mut hash, mut open) = (NOTHING, false);
+        for (at, byte) in word.iter().chain([&b' ']).enumerate() {
+            if byte.is_ascii_digit() || *byte == b'.' {
+                hash = (hash ^ u32::from(*byte)).wrapping_mul(FACTOR);
+                open |= *byte != b'.';
+                continue;
+            }
+            if open && count < found.len() {
+                found[count] = hash;
+                count += 1;
+            }
+            (hash, open) = (NOTHING, false);
+            if matches!(byte, b':' | b'-') && is_digit(at.checked_sub(1)) && is_digit(Some(at + 1)) {
+                found[begins..].fill(0);
+                count = begins;
+                break;
+            }
+        }
     }
-    (count >= LEAST_NUMBERS && !text.contains("%|")).then(|| numbers.into())
+    (count >= LEAST_NUMBERS && !text.contains("%|")).then_some(found)
 }
 
 /// Whether enough numbers of two lines differ.
-fn differ(one: &str, other: &str) -> bool {
-    one.split(' ').zip(other.split(' ')).filter(|(one, other)| one != other).count() >= LEAST_NUMBERS
+fn differ(one: &Numbers, other: &Numbers) -> bool {
+    one.iter().zip(other).filter(|(one, other)| one != other).count() >= LEAST_NUMBERS
 }
 
 #[cfg(test)]
