@@ -163,6 +163,11 @@ impl Refuters {
         })
     }
 
+    /// Whether what stands at a place is of a launch that is over, the next one goes on, and nothing shows a good end.
+    pub fn is_before_running(&self, place: Place) -> bool {
+        self.launches.next_after(place).is_some_and(|again| again.goes_on) && !self.ended_well()
+    }
+
     /// Whether what a launcher reports is of a launch before the one that the input ends with: only another launch refutes it, as it is over then.
     pub fn is_of_earlier_launch(&self, place: Place) -> bool {
         let succeeds = || self.reported.iter().any(|later| later.is_after(place));
