@@ -22,5 +22,6 @@ mod hosts;
 mod machine;
 mod pasted;
 mod redacted;
+mod relaunched;
 mod reproductions;
 mod scaled;

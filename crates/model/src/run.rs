@@ -89,6 +89,8 @@ pub struct Run {
     pub versions: Vec<PrintedVersion>,
     /// Lines that no reader makes a fact of, a few of each wording, with who says them. Signatures look at them.
     pub statements: Vec<Statement>,
+    /// Where loops of the job's program went on last, in order: lines that repeat their words with at least two other numbers, three of each wording.
+    pub steps: Vec<Place>,
     /// Parts that could not be read, with the reason.
     pub problems: Vec<Problem>,
     /// Texts of lines that stand for many: ring orders and the first edge of each transport. See [`Run::line`].

@@ -205,9 +205,9 @@ pub enum Until {
     Start,
     /// Until a communicator comes up after it: a launch that failed, whatever ran before it.
     Launch,
-    /// Until another launch comes up and ends well, or the program goes on for long and does: the communicator does not survive it.
+    /// Until another launch comes up and goes on or ends well, or the program goes on for long and ends well: the communicator does not survive it.
     Rerun,
-    /// Until the run ends well: trouble of the run.
+    /// Until the run ends well, or another launch goes on: trouble of the run.
     #[default]
     End,
     /// For ever: it speaks of the machine, or of what the run costs.

@@ -8,6 +8,7 @@ use crate::command::ShellLine;
 use crate::ends::{EndLine, Follower, MOST_SHOWN};
 use crate::inspector::Sample;
 use crate::nccl_log::LogMessage;
+use crate::steps::Loops;
 use busbw_model::{Edge, Speaker, Transport};
 
 /// No speaker: the prefix was torn, or the line is a program's.
@@ -40,6 +41,8 @@ pub(crate) struct BlockFacts {
     pub last_lines: Vec<LastLine>,
     /// The tracebacks that go on in the next block.
     pub open: Follower,
+    /// The loops of programs.
+    pub loops: Loops,
     pub events: Vec<Event>,
 }
 

@@ -49,6 +49,7 @@ mod source;
 mod speaker;
 mod stacks;
 mod stated;
+mod steps;
 mod text;
 pub mod torch;
 mod versions;

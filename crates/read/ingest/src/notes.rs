@@ -3,6 +3,7 @@
 //! Scanners offer lines, and [`Notes`] chooses among them in the order of the input. What a scanner leaves out was offered often
 //! enough before: it gets its blocks in order too, so a wording was met at least as often as it counts.
 
+use crate::steps::Loops;
 use rustc_hash::FxHashMap;
 
 /// Lines of one wording that are kept: enough for a list of node pairs, which differ in numbers only.
@@ -14,6 +15,8 @@ const MOST_WORDINGS: usize = 1 << 15;
 #[derive(Default)]
 pub(crate) struct Notes {
     seen: FxHashMap<u64, u8>,
+    /// Of longer loops than are kept, where they went on last.
+    pub loops: Loops,
 }
 
 impl Notes {

@@ -456,7 +456,7 @@ mod tests {
                 ),
                 13 => format!("2026-11-23 10:00:00 - ERROR - {letters}"),
                 14 => "Exception ignored in: <function f>".to_string(),
-                15 => format!("[rank{rank}]: step {i}"),
+                15 => format!("[rank{rank}]: step {i} loss {}.5", 12_000 - i),
                 16 => format!("    {letters}"),
                 _ => format!("{letters} {i}"),
             };

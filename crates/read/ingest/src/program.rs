@@ -16,6 +16,7 @@ use crate::passed_on::PassedOn;
 use crate::prefix;
 use crate::readers::may_belong;
 use crate::recent::Recent;
+use crate::steps;
 use crate::wording::{with_blanks, wording};
 use crate::{command, speaker};
 use busbw_model::Speaker;
@@ -329,7 +330,8 @@ impl Program {
             *self.unwanted.slot(text) = text;
         }
         let may_be_logged = of_alike.may_be_logged || untagged.is_some();
-        let line = Line { stream, body, text, plain, number, wording, wanted, may_be_logged };
+        let is_of_format = form.is_of_format;
+        let line = Line { stream, body, text, plain, number, wording, wanted, may_be_logged, is_of_format };
         self.speaks(&line, form.begins, facts);
         let is_label = body.is_empty() && !peeled.stream.is_empty() && untagged.is_none();
         if is_label && is_formless && of_alike.is_plain && wanted == Wanted::default() {
@@ -362,7 +364,7 @@ impl Program {
 
     /// Who speaks a line, and whether it shows an end, or that a loop goes on.
     fn speaks(&mut self, line: &Line, mut begins: Option<EndLine>, facts: &mut BlockFacts) {
-        let Line { stream, body, text, plain, number, wording, wanted, may_be_logged } = *line;
+        let Line { stream, body, text, plain, number, wording, wanted, may_be_logged, is_of_format } = *line;
         let Met { may_be_kept, since } = self.met.meet(wording, number);
         let last = self.tracebacks.ends(stream, (body, may_be_logged), begins.as_mut());
         let joined = if begins.is_some() { ends::joined(body) } else { Vec::new() };
@@ -382,6 +384,7 @@ impl Program {
         if matches!(joined.last(), Some(EndLine::Exception { .. })) {
             self.tracebacks.ended(stream);
         }
+        let is_known = is_of_format || end.is_some() || wanted.torch || wanted.other;
         if let Some(said) = end {
             let stream = self.stream(stream, facts);
             self.last_lines.ended(stream, number);
@@ -397,6 +400,12 @@ impl Program {
             if !wanted.progress && !self.last_lines.goes_on(stream, number, since) {
                 facts.first_lines.push(FirstLine { stream, line: number, wording });
             }
+        }
+        if by == Speaker::Program
+            && !is_known
+            && let Some(numbers) = steps::numbers(body)
+        {
+            facts.loops.take(wording, number, numbers);
         }
         if may_be_kept {
             facts.of_nobody(number, Fact::Statement(Box::new(StatementFact { by, wording, text: kept(plain) })));
@@ -430,6 +439,8 @@ struct Line<'a> {
     wording: u64,
     wanted: Wanted,
     may_be_logged: bool,
+    /// A reader of a line-based format may want it.
+    is_of_format: bool,
 }
 
 #[cfg(test)]

@@ -11,14 +11,22 @@ pub(super) struct Launches {
     pub up: Vec<StartedRanks>,
     /// Communicators of all ranks that came up, which they do only with all of them.
     pub started: Vec<StartedRanks>,
-    /// Where ranks of one launch came up, and the same ranks of the next, in other processes.
-    again: Vec<(Place, Place)>,
+    again: Vec<Again>,
     /// Communicators that all ranks left in order: where the first came up, where the last one left.
     pub left: Vec<(Place, Place)>,
     /// Where the last rank left of communicators that all gave up (`Abort COMPLETE`), as some programs do at their end.
     pub given_up: Vec<Place>,
     /// The line of each input with which the first launch shows: ranks come up, or a table begins.
     begins: HashMap<u32, u64>,
+}
+
+/// Where ranks of one launch came up, and the same ranks of a later one, in other processes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Again {
+    since: Place,
+    pub next: Place,
+    /// The program of the later one goes on.
+    pub goes_on: bool,
 }
 
 /// Ranks of one host and communicator that came up.
@@ -73,20 +81,21 @@ impl Launches {
             let line = begins.entry(place.input).or_insert(place.line);
             *line = place.line.min(*line);
         }
+        let up: Vec<StartedRanks> = jobs.iter().flat_map(|(comm, job)| StartedRanks::of(run, comm, *job)).collect();
         Launches {
-            up: jobs.iter().flat_map(|(comm, job)| StartedRanks::of(run, comm, *job)).collect(),
+            again: again(&jobs, &whole, &running(run, &up)),
+            up,
             started: whole.iter().filter_map(first).collect(),
-            again: again(&jobs, &whole),
             left,
             given_up,
             begins,
         }
     }
 
-    /// Where ranks that came up before a place came up again behind it, in other processes: what stands there is of a launch that is over.
-    pub fn next_after(&self, place: Place) -> Option<Place> {
-        let over = self.again.iter().filter(|(since, next)| place.is_after(*since) && next.is_after(place));
-        over.map(|(_, next)| *next).min()
+    /// The launch behind a place whose ranks had come up before it in other processes: what stands there is of a launch that is over.
+    pub fn next_after(&self, place: Place) -> Option<Again> {
+        let over = self.again.iter().filter(|again| place.is_after(again.since) && again.next.is_after(place));
+        over.min_by_key(|again| again.next).copied()
     }
 
     /// Whether all that an input shows of a launch stands behind a place: the place may be of this launch, in an output that was put in front of the
@@ -110,8 +119,19 @@ fn jobs(run: &Run) -> Vec<(&Communicator, usize)> {
     numbered.collect()
 }
 
+/// Jobs whose program loops behind where ranks of theirs came up, in any input.
+fn running(run: &Run, up: &[StartedRanks]) -> HashSet<usize> {
+    /// One or two may be of ranks of the launch before, whose output came late.
+    const STEPS: usize = 3;
+    let loops = |up: &&StartedRanks| {
+        let before = run.steps.partition_point(|step| *step <= up.last);
+        run.steps.get(before + STEPS - 1).is_some_and(|step| step.is_after(up.last))
+    };
+    up.iter().filter(loops).map(|up| up.job).collect()
+}
+
 /// Where ranks of a job came up, and those of the same numbers of a later one, of which the input shows nothing before the first is over.
-fn again(jobs: &[(&Communicator, usize)], whole: &[(&Communicator, usize)]) -> Vec<(Place, Place)> {
+fn again(jobs: &[(&Communicator, usize)], whole: &[(&Communicator, usize)], running: &HashSet<usize>) -> Vec<Again> {
     if whole.iter().all(|(_, job)| *job == whole[0].1) {
         return Vec::new();
     }
@@ -141,7 +161,11 @@ fn again(jobs: &[(&Communicator, usize)], whole: &[(&Communicator, usize)]) -> V
                 *free = Some((*job, up));
             }
         }
-        found.extend(firsts.into_values().filter_map(|(first, since)| Some((since?, first))));
+        found.extend(
+            firsts
+                .into_values()
+                .filter_map(|(next, since)| Some(Again { since: since?, next, goes_on: running.contains(job) })),
+        );
     }
     found
 }

@@ -155,11 +155,18 @@ impl Refuters {
         self.recovered_after(end) || self.went_well_again_after(end) || begins && goes_on()
     }
 
-    /// Whether what stands at a place is of a launch that is over, and the next one ends well.
+    /// Whether what stands at a place is of a launch that is over, and the next one ends well or goes on.
     fn went_well_again_after(&self, place: Place) -> bool {
-        self.launches
-            .next_after(place)
-            .is_some_and(|next| self.ended_well_after(next) || self.scripts.iter().any(|end| end.is_after(next)))
+        self.launches.next_after(place).is_some_and(|again| {
+            self.ended_well_after(again.next)
+                || self.scripts.iter().any(|end| end.is_after(again.next))
+                || again.goes_on
+        })
+    }
+
+    /// Whether what stands at a place is of a launch that is over, the next one goes on, and nothing shows a good end.
+    pub fn is_before_running(&self, place: Place) -> bool {
+        self.launches.next_after(place).is_some_and(|again| again.goes_on) && !self.ended_well()
     }
 
     /// Whether what a launcher reports is of a launch before the one that the input ends with: only another launch refutes it, as it is over then.
@@ -170,7 +177,7 @@ impl Refuters {
             || succeeds() && !self.launches.is_before_all(place)
     }
 
-    /// Whether a time-out is of a launch before the one that the input ends with, or of another job.
+    /// Whether a time-out, or what PyTorch says of ranks that did not come, is of a launch before the one that the input ends with, or of another job.
     pub fn is_elsewhere(&self, timeout: &TorchStatement) -> bool {
         let place = timeout.source.place;
         self.recovered_after(place) || self.went_well_again_after(place) || self.pods.are_others(timeout)
@@ -347,7 +354,8 @@ impl Refuters {
             return true;
         }
         // Events of a cluster are of any of its pods.
-        let ended = || self.ended_well_after(place) || self.ended_well() && is_event(line.text.trim());
+        let of_any = || self.ended_well() && is_event(line.text.trim());
+        let ended = || self.ended_well_after(place) || self.went_well_again_after(place) || of_any();
         let came_up = || self.came_up_after(place, line.host);
         if self.strangers.contains(&place) || pods::is_of_another(&line.text) || self.is_of_list(line) {
             return true;

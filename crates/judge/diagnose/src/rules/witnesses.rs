@@ -223,7 +223,8 @@ fn all(who: &BTreeSet<u32>) -> String {
 
 /// Ranks that a monitored barrier waited for without success, or that `fr_trace` names.
 fn named(case: &Case) -> Option<Finding> {
-    case.run.torch_statements.iter().find_map(|statement| {
+    let mut of_run = case.run.torch_statements.iter().filter(|statement| !case.refuters.is_elsewhere(statement));
+    of_run.find_map(|statement| {
         let (id, named, sequence, what) = match &statement.event {
             TorchEvent::BarrierMissed(gone) => ("hang.barrier", gone, 0, ""),
             TorchEvent::NotJoined { ranks, sequence } => ("hang.not-joined", ranks, *sequence, ""),

@@ -144,6 +144,7 @@ impl Assembler {
         for LastLine { stream, line, text } in facts.last_lines.drain(..) {
             self.readers.ends.last(ids.stream(stream), SourceLine::new(base.place(line), &text));
         }
+        self.notes.loops.absorb(facts.loops, base.lines);
         self.ids[facts.worker] = ids;
         if let Some(input) = self.run.inputs.last_mut() {
             input.lines += facts.lines;
@@ -396,6 +397,7 @@ impl Assembler {
         kinds.sort_by_key(|(kind, lines)| (std::cmp::Reverse(*lines), *kind));
         self.run.tables.extend(readers.tables.finish());
         let input = self.current_input();
+        self.run.steps.extend(std::mem::take(&mut self.notes.loops).finish(input));
         let tables = self.run.tables.iter().map(|table| table.place).filter(|place| place.input == input);
         self.named.extend(self.shell.commands().filter_map(listed::named_by));
         self.started.extend(self.shell.starts());
@@ -490,8 +492,7 @@ impl Assembler {
 /// Leaves out dumps of another time than most.
 fn leave_out(run: &mut Run, span: Option<(u64, u64)>) {
     let inside = |dump: &FlightDump| dump.span_ns.zip(span).is_none_or(|((a, b), (begin, end))| begin <= a && b <= end);
-    let others = run.flight_dumps.iter_mut().filter(|dump| !dump.cut && !inside(dump));
-    for dump in others {
+    for dump in run.flight_dumps.iter_mut().filter(|dump| !dump.cut && !inside(dump)) {
         let text = "a flight-recorder dump of another job, or of another start of it, than most here: it is left out";
         run.problems.push(Problem { place: dump.source.place, text: text.into() });
         (dump.at, dump.cut) = (None, true);

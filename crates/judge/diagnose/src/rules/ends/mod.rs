@@ -4,9 +4,12 @@ mod quote;
 
 use super::Basis;
 use super::found as said;
+use super::signatures::book::Role;
 use crate::case::Case;
+use crate::data::Until;
 use crate::ends::{Weight, is_one_of, stopped_by, weight};
 use crate::findings::is_consequence;
+use crate::lines::Line;
 use crate::results;
 use crate::words::{KNOWN, listed};
 use busbw_model::{Code, CulpritClass, Ended, Evidence, Finding, Place, RankEnd, Severity, Suspects};
@@ -232,8 +235,23 @@ fn after_success(case: &Case) -> Finding {
 
 /// A run that failed before the one that the input ends with.
 fn earlier(case: &Case) -> Option<Finding> {
-    let end = case.ends.earlier.filter(|_| !case.ends.failed())?;
-    Some(said("end.earlier", &[("line", &end.source.text.trim())], vec![Evidence::new(end.source.clone())]))
+    let source = match case.ends.earlier {
+        _ if case.ends.failed() => return None,
+        Some(end) => &end.source,
+        None => case.lines.iter().find(|line| told_before(case, line))?.source,
+    };
+    Some(said("end.earlier", &[("line", &source.text.trim())], vec![Evidence::new(source.clone())]))
+}
+
+/// Whether a line shows an error of a launch that is over, and nothing but the next one, which goes on, takes it back.
+fn told_before(case: &Case, line: &Line) -> bool {
+    let is_error = |(cause, role): (usize, Role)| {
+        let cause = case.book.cause(cause);
+        let of_run = matches!(cause.until, Until::End | Until::Rerun) && cause.with.is_empty();
+        matches!(role, Role::Printed(_)) && of_run && cause.severity == Severity::Error
+    };
+    case.refuters.is_before_running(line.source.place)
+        && case.book.read(line.speaker, &line.text).into_iter().any(is_error)
 }
 
 fn interrupted(case: &Case) -> Option<Finding> {

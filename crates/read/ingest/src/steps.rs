@@ -1,0 +1,150 @@
+//! Where the loop of a job's program goes on: lines that repeat their words with other numbers, as `step 120 loss 2.31` does.
+//!
+//! Of a long loop the first lines are kept as statements, and the last ones show whether it goes on. Which these are must not depend on where blocks
+//! end: of each wording a block tells its first line, its last line and where it went on last, and so do all blocks together.
+
+use busbw_model::Place;
+use rustc_hash::FxHashMap;
+
+/// Places that are kept of each wording.
+const MOST_PLACES: usize = 3;
+/// Wordings that are followed; what is new after that is not.
+const MOST_WORDINGS: usize = 1 << 12;
+/// What each rank says once of itself differs in its number.
+const LEAST_NUMBERS: usize = 2;
+
+/// The numbers of a line, as hashes; 0 where there are fewer.
+pub(crate) type Numbers = [u32; 8];
+
+/// The lines of one wording, with the number that a line has in its block or input.
+#[derive(Debug, Clone)]
+pub(crate) struct Loop {
+    first: (u64, Numbers),
+    /// The numbers of the last line.
+    last: Numbers,
+    /// The last lines that differ in enough numbers from the line before; 0 where there are fewer.
+    places: [u64; MOST_PLACES],
+}
+
+/// The loops of a block or an input, by wording.
+#[derive(Debug, Default)]
+pub(crate) struct Loops(FxHashMap<u64, Loop>);
+
+impl Loop {
+    fn push(&mut self, line: u64) {
+        self.places.rotate_left(1);
+        self.places[MOST_PLACES - 1] = line;
+    }
+
+    /// Adds the lines of a block that begins behind so many lines.
+    fn append(&mut self, later: &Loop, before: u64) {
+        if differ(&self.last, &later.first.1) {
+            self.push(before + later.first.0);
+        }
+        later.places.iter().filter(|line| **line > 0).for_each(|line| self.push(before + line));
+        self.last = later.last;
+    }
+}
+
+impl Loops {
+    /// Adds a line of a block, by its [`numbers`].
+    pub fn take(&mut self, wording: u64, line: u32, numbers: Numbers) {
+        let line = u64::from(line) + 1;
+        let new = Loop { first: (line, numbers), last: numbers, places: [0; MOST_PLACES] };
+        self.0.entry(wording).and_modify(|known| known.append(&new, 0)).or_insert(new);
+    }
+
+    /// Adds the loops of a block that begins behind so many lines.
+    pub fn absorb(&mut self, block: Loops, before: u64) {
+        let mut block: Vec<(u64, Loop)> = block.0.into_iter().collect();
+        block.sort_unstable_by_key(|(_, of_wording)| of_wording.first.0);
+        for (wording, later) in block {
+            let full = self.0.len() >= MOST_WORDINGS;
+            match self.0.get_mut(&wording) {
+                Some(known) => known.append(&later, before),
+                None if full => {}
+                None => {
+                    let places = later.places.map(|line| if line > 0 { before + line } else { 0 });
+                    self.0.insert(wording, Loop { places, ..later });
+                }
+            }
+        }
+    }
+
+    /// Where the loops of an input went on last, in order.
+    pub fn finish(self, input: u32) -> Vec<Place> {
+        let lines = self.0.into_values().flat_map(|of_wording| of_wording.places).filter(|line| *line > 0);
+        let mut places: Vec<Place> = lines.map(|line| Place { input, line }).collect();
+        places.sort_unstable();
+        places
+    }
+}
+
+/// The first numbers of a line, times and dates left out; none where it has too few for a step, or is a bar, which a process that ends prints once more.
+pub(crate) fn numbers(text: &str) -> Option<Numbers> {
+    /// That of FNV-1a, whose hash of nothing is not 0.
+    const FACTOR: u32 = 0x0100_0193;
+    const NOTHING: u32 = 0x811c_9dc5;
+    let (mut found, mut count) = (Numbers::default(), 0);
+    for word in text.as_bytes().split(u8::is_ascii_whitespace) {
+        let is_digit = |at: Option<usize>| at.and_then(|at| word.get(at)).is_some_and(u8::is_ascii_digit);
+        let begins = count;
+        let (mut hash, mut open) = (NOTHING, false);
+        for (at, byte) in word.iter().chain([&b' ']).enumerate() {
+            if byte.is_ascii_digit() || *byte == b'.' {
+                hash = (hash ^ u32::from(*byte)).wrapping_mul(FACTOR);
+                open |= *byte != b'.';
+                continue;
+            }
+            if open && count < found.len() {
+                found[count] = hash;
+                count += 1;
+            }
+            (hash, open) = (NOTHING, false);
+            if matches!(byte, b':' | b'-') && is_digit(at.checked_sub(1)) && is_digit(Some(at + 1)) {
+                found[begins..].fill(0);
+                count = begins;
+                break;
+            }
+        }
+    }
+    (count >= LEAST_NUMBERS && !text.contains("%|")).then_some(found)
+}
+
+/// Whether enough numbers of two lines differ.
+fn differ(one: &Numbers, other: &Numbers) -> bool {
+    one.iter().zip(other).filter(|(one, other)| one != other).count() >= LEAST_NUMBERS
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_loop_repeats_its_words_with_other_numbers() {
+        let steps = |from: u32| (from..from + 2000).map(|i| format!("[default3]: step {i} loss {}.5\n", 9000 - i));
+        let ranks =
+            (0..400).map(|i| format!("[default{}]: step {} loss {}.5 of rank {}\n", i % 8, i / 8, i / 8, i % 8));
+        let cases = [
+            ("step 1 loss 2.5\nstep 2 loss 2.4\nstep 3 loss 2.4\nstep 4 loss 2.2\n".to_string(), vec![2, 4]),
+            ("  step    9 loss 2.5\n  step   10 loss 2.4\n".into(), vec![2]),
+            ("{'loss': 2.31, 'epoch': 0.1}\n{'loss': 2.2, 'epoch': 0.2}\n".into(), vec![2]),
+            ("rank 0: 7 shards, 32 layers\nrank 1: 7 shards, 32 layers\n".into(), vec![]),
+            ("10:00:01 2 of 8 are here\n10:01:07 2 of 8 are here\n".into(), vec![]),
+            (
+                "srun: error: n1: task 3: Exited with exit code 1\nsrun: error: n2: task 4: Exited with exit code 2\n"
+                    .into(),
+                vec![],
+            ),
+            (
+                "shards: 100%|####| 5/5 [00:10<00:00, 2.0s/it]\nshards: 100%|####| 6/6 [00:11<00:00, 2.1s/it]\n".into(),
+                vec![],
+            ),
+            (steps(0).collect(), vec![1998, 1999, 2000]),
+            (ranks.collect(), vec![377, 385, 393]),
+        ];
+        for (text, expected) in cases {
+            let run = crate::read_bytes(&[("log", text.as_bytes())]).expect("text");
+            let steps: Vec<u64> = run.steps.iter().map(|step| step.line).collect();
+            assert_eq!(steps, expected, "{}", &text[..text.len().min(200)]);
+        }
+    }
+}
