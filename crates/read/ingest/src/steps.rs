@@ -125,7 +125,7 @@ mod tests {
             (0..400).map(|i| format!("[default{}]: step {} loss {}.5 of rank {}\n", i % 8, i / 8, i / 8, i % 8));
         let cases = [
             ("step 1 loss 2.5\nstep 2 loss 2.4\nstep 3 loss 2.4\nstep 4 loss 2.2\n".to_string(), vec![2, 4]),
-            ("  step    9 loss 2.5\n  step   10 loss 2.4\n".into(), vec![2]),
+            ("  step 9 loss 2.5\n step 10 loss 2.4\n".into(), vec![2]),
             ("{'loss': 2.31, 'epoch': 0.1}\n{'loss': 2.2, 'epoch': 0.2}\n".into(), vec![2]),
             ("rank 0: 7 shards, 32 layers\nrank 1: 7 shards, 32 layers\n".into(), vec![]),
             ("10:00:01 2 of 8 are here\n10:01:07 2 of 8 are here\n".into(), vec![]),
