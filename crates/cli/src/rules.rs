@@ -41,7 +41,7 @@ Exit status:
 enum RulesCommand {
     /// Diagnose cases and compare the answers with the expected ones
     #[command(
-        after_help = "A case is a folder with case.toml and input/. case.toml:\n  label = \"nic.rate\"        the code of the first finding, or \"none\"\n  also = [\"net.plugin\"]     other codes that may stand first\n  not = [\"gpu.error\"]       codes that no error or warning may have\n  absent = [\"nic.rate\"]     codes that no finding may have, notes included\n  finds = [{ code = \"nic.rate\", says = \"…\" }]  findings that must be there\n  causes = [\"nic.rate.module\"]  all causes whose texts are in the input\n  verdict_is = \"failed\"     healthy, no-errors, degraded, failed or inconclusive\n\nA file of short cases holds the input as well: rules/README.md"
+        after_help = "A case is a folder with case.toml and input/. case.toml:\n  label = \"nic.rate\"        the code of the first finding, or \"none\"\n  also = [\"net.plugin\"]     other codes that may stand first\n  not = [\"gpu.error\"]       codes that no error or warning may have\n  absent = [\"nic.rate\"]     codes that no finding may have, notes included\n  finds = [{ code = \"nic.rate\", says = \"…\" }]  findings that must be there\n  causes = [\"nic.rate.hot\"]  all causes whose texts are in the input\n  verdict_is = \"failed\"     healthy, no-errors, degraded, failed or inconclusive\n\nA file of short cases holds the input as well: rules/README.md"
     )]
     Test {
         /// A case, a file of short cases, or a folder of both

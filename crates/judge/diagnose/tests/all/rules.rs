@@ -189,7 +189,7 @@ fn forms_of_ones_own_are_read() {
 #[test]
 fn the_readme_shows_the_example() {
     let readme = fs::read_to_string(rules().join("README.md")).unwrap();
-    let example = fs::read_to_string(rules().join("example/module.toml")).unwrap();
+    let example = fs::read_to_string(rules().join("example/hot.toml")).unwrap();
     let (_, example) = example.split_once("\n\n").unwrap();
     assert!(readme.contains(example.trim_end()));
 }
