@@ -1,10 +1,11 @@
 //! GPUs: there, healthy, joined.
 
 use super::area_report::{AreaReport, listed};
-use crate::xid::{CLEAN_UP, Fault, fault};
+use crate::xid::{CLEAN_UP, Fault, fault, meaning};
 use busbw_model::node::{GpuDevice, Known, XidLine};
 use busbw_model::{Code, NodeFacts};
 use busbw_predict::cluster::joined_by_nvlink;
+use std::collections::BTreeSet;
 
 pub(super) fn check(node: &NodeFacts, report: &mut AreaReport) {
     if count(node, report) {
@@ -301,8 +302,19 @@ fn xids(node: &NodeFacts, report: &mut AreaReport) {
     }
     let nvlink = xids.iter().any(|xid| fault(xid.code) == Fault::NvLink);
     let code = if nvlink { Code::NvlinkFabric } else { Code::GpuError };
-    let remedy = "Look the number up in NVIDIA's list of Xid errors, then reset the GPU or take the node out of service: `sudo dmesg | grep Xid; nvidia-smi -q -d ECC,ROW_REMAPPER`";
-    report.fail("Xid", listed(&hardware), Some(code), remedy);
+    let meanings: BTreeSet<&str> = xids.iter().filter_map(|xid| meaning(xid.code)).collect();
+    let advice = match meanings.into_iter().collect::<Vec<_>>().as_slice() {
+        [] => String::from(
+            "Look the number up in NVIDIA's list of Xid errors, then reset the GPU or take the node out of service",
+        ),
+        known => known
+            .iter()
+            .map(|text| format!("{}{}", text[..1].to_uppercase(), &text[1..]))
+            .collect::<Vec<_>>()
+            .join(". "),
+    };
+    let remedy = format!("{advice}. See all: `sudo dmesg | grep Xid; nvidia-smi -q -d ECC,ROW_REMAPPER`");
+    report.fail("Xid", listed(&hardware), Some(code), &remedy);
 }
 
 fn peers(node: &NodeFacts, report: &mut AreaReport) {
