@@ -314,7 +314,7 @@ fn xids(node: &NodeFacts, report: &mut AreaReport) {
             .join(". "),
     };
     let remedy = format!("{advice}. See all: `sudo dmesg | grep Xid; nvidia-smi -q -d ECC,ROW_REMAPPER`");
-    report.fail("Xid", listed(&hardware), Some(code), &remedy);
+    report.fail("Xid", listed(&hardware), Some(code), remedy);
 }
 
 fn peers(node: &NodeFacts, report: &mut AreaReport) {
