@@ -87,6 +87,9 @@ pub(crate) fn numbers(text: &str) -> Option<Numbers> {
     const NOTHING: u32 = 0x811c_9dc5;
     let (mut found, mut count) = (Numbers::default(), 0);
     for word in text.as_bytes().split(u8::is_ascii_whitespace) {
+        if count == found.len() {
+            break;
+        }
         let is_digit = |at: Option<usize>| at.and_then(|at| word.get(at)).is_some_and(u8::is_ascii_digit);
         let begins = count;
         let (mut hash, mut open) = (NOTHING, false);

@@ -46,6 +46,9 @@ fn of_streams(whole: &[u8]) -> Option<Vec<u8>> {
 /// The document with a record in each line: the line of the record's longest text as far as each has lines of its own, so that lines keep
 /// their numbers. `None` of what is no such document.
 pub(super) fn laid_out(whole: &[u8]) -> Option<Vec<u8>> {
+    if is_own(whole) {
+        return None;
+    }
     let (tops, listed) = spans(whole)?;
     let of_records = |records: &[Span]| {
         let text = one_in_each_line(whole, records);
@@ -61,6 +64,13 @@ pub(super) fn laid_out(whole: &[u8]) -> Option<Vec<u8>> {
         .take(MOST_DEPTHS)
         .map(|depth| listed.iter().filter(|span| span.depth == depth).map(|span| Span { ..*span }).collect::<Vec<_>>());
     by_depth.find_map(|records| of_records(&records))
+}
+
+/// Whether it is a document of busbw's: its readers take it as it is, with what programs said of themselves in it.
+fn is_own(whole: &[u8]) -> bool {
+    const HEAD: usize = 4096;
+    let head = &whole[..whole.len().min(HEAD)];
+    [b"\"schema\": \"busbw.".as_slice(), b"\"schema\":\"busbw."].iter().any(|key| memmem::find(head, key).is_some())
 }
 
 /// The objects that stand alone or hold the rest, and those in arrays. `None` where the text is other than JSON, or has an object in each line.

@@ -140,6 +140,10 @@ fn documents_are_laid_out() {
     let line = run.ends[0].source.place.line as usize;
     assert!(pretty(&events).lines().nth(line - 1).is_some_and(|line| line.contains("ValueError")), "{line}");
     assert_eq!(laid_out(b"{\"log\":\"a b\"}\n{\"log\":\"c d\"}\n"), None);
+    let why = "ORTE was unable to reliably start one or more daemons.";
+    let facts = |schema| json!({"schema": schema, "hello": {"absent": [{"host": "h3", "why": why}, {"host": "h4", "why": why}]}});
+    assert_eq!(laid_out(pretty(&facts("busbw.facts/1")).as_bytes()), None);
+    assert!(laid_out(pretty(&facts("others/1")).as_bytes()).is_some());
     assert_eq!(laid_out(b"[1,0]<stdout>: x"), None);
     assert_eq!(laid_out(b"{'loss': 1}\n{'loss': 2}\n"), None);
     assert_eq!(laid_out(pretty(&json!({"nodes": [{"name": "n1"}, {"name": "n2"}]})).as_bytes()), None);
