@@ -25,25 +25,25 @@ pub(crate) fn fault(code: u32) -> Fault {
     }
 }
 
-/// What happened by a number, and what helps.
+/// What happened by a number, and what helps: a sentence.
 pub(crate) fn meaning(code: u32) -> Option<&'static str> {
     Some(match code {
-        48 => "memory lost two bits (ECC): reset the GPU; if it comes again, replace it",
-        61 | 62 => "a controller inside the GPU stopped: reset the GPU; if it comes again, replace it",
-        64 => "a bad row of memory could not be replaced: reset the GPU, and replace it if spare rows are used up",
+        48 => "Memory lost two bits (ECC): reset the GPU; if it comes again, replace it",
+        61 | 62 => "A controller inside the GPU stopped: reset the GPU; if it comes again, replace it",
+        64 => "A bad row of memory could not be replaced: reset the GPU, and replace it if spare rows are used up",
         74 => {
-            "an NVLink failed: see the links with `nvidia-smi nvlink -e`, and reset all GPUs and NVSwitches of the host"
+            "An NVLink failed: see the links with `nvidia-smi nvlink -e`, and reset all GPUs and NVSwitches of the host"
         }
         79 => {
-            "the GPU has fallen off the bus: restart the host; if it comes again, look at its power, its seat and its heat"
+            "The GPU has fallen off the bus: restart the host; if it comes again, look at its power, its seat and its heat"
         }
-        94 => "memory was lost that one program used (ECC): start the program again, and reset the GPU when it is idle",
-        95 | 140 => "memory was lost (ECC): reset the GPU before anything runs on it",
+        94 => "Memory was lost that one program used (ECC): start the program again, and reset the GPU when it is idle",
+        95 | 140 => "Memory was lost (ECC): reset the GPU before anything runs on it",
         119 | 120 => {
-            "the GPU's own processor (GSP) no longer answers: reset the GPU; if it comes again, update the driver"
+            "The GPU's own processor (GSP) no longer answers: reset the GPU; if it comes again, update the driver"
         }
         144..=150 => {
-            "an NVLink of the fifth generation failed: see `nvidia-smi nvlink -e` and the fabric manager's log, and reset the GPU"
+            "An NVLink of the fifth generation failed: see `nvidia-smi nvlink -e` and the fabric manager's log, and reset the GPU"
         }
         _ => return None,
     })

@@ -137,12 +137,8 @@ fn of_images(line: &str) -> impl Iterator<Item = (Component, Version)> {
 /// That of Linux, as `uname -a` tells it: `Linux node1 6.8.0-31-generic #31-Ubuntu SMP …`.
 fn of_uname(line: &str) -> Option<(Component, Version)> {
     let mut words = line.strip_prefix("linux ")?.split(' ').skip(1);
-    let (told, build) = (words.next()?, words.next()?);
-    build
-        .starts_with('#')
-        .then(|| version(Component::Kernel, told))
-        .flatten()
-        .map(|(told, _)| (Component::Kernel, told))
+    let (told, _) = version(Component::Kernel, words.next()?)?;
+    words.next()?.starts_with('#').then_some((Component::Kernel, told))
 }
 
 #[cfg(test)]

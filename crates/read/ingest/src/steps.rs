@@ -86,7 +86,8 @@ pub(crate) fn numbers(text: &str) -> Option<Numbers> {
     const FACTOR: u32 = 0x0100_0193;
     const NOTHING: u32 = 0x811c_9dc5;
     let (mut found, mut count) = (Numbers::default(), 0);
-    for word in text.as_bytes().split(u8::is_ascii_whitespace) {
+    let words = text.as_bytes().split(u8::is_ascii_whitespace);
+    for word in words.filter(|word| word.iter().any(u8::is_ascii_digit)) {
         if count == found.len() {
             break;
         }

@@ -302,17 +302,13 @@ fn xids(node: &NodeFacts, report: &mut AreaReport) {
     }
     let nvlink = xids.iter().any(|xid| fault(xid.code) == Fault::NvLink);
     let code = if nvlink { Code::NvlinkFabric } else { Code::GpuError };
-    let meanings: BTreeSet<&str> = xids.iter().filter_map(|xid| meaning(xid.code)).collect();
-    let advice = match meanings.into_iter().collect::<Vec<_>>().as_slice() {
-        [] => String::from(
+    let mut advice: BTreeSet<&str> = xids.iter().filter_map(|xid| meaning(xid.code)).collect();
+    if advice.is_empty() {
+        advice.insert(
             "Look the number up in NVIDIA's list of Xid errors, then reset the GPU or take the node out of service",
-        ),
-        known => known
-            .iter()
-            .map(|text| format!("{}{}", text[..1].to_uppercase(), &text[1..]))
-            .collect::<Vec<_>>()
-            .join(". "),
-    };
+        );
+    }
+    let advice = advice.into_iter().collect::<Vec<_>>().join(". ");
     let remedy = format!("{advice}. See all: `sudo dmesg | grep Xid; nvidia-smi -q -d ECC,ROW_REMAPPER`");
     report.fail("Xid", listed(&hardware), Some(code), remedy);
 }

@@ -236,19 +236,10 @@ pub(super) fn kubernetes(line: &str) -> Option<RankEnd> {
 /// Triggering SIGQUIT for cleanup...` (`srt/utils/watchdog.py`); Composer's: `Rank 5 crashed with exit code -9.`, `Global rank 12 (PID 40299) exited with code -6`
 /// (`composer/cli/launcher.py`).
 fn horovod(line: &str) -> Option<RankEnd> {
-    if let Some((rank, code)) =
-        line.strip_prefix("Rank ").and_then(|rest| rest.split_once(" scheduler died (exit code: "))
-    {
+    const ENDED: [&str; 2] = [" scheduler died (exit code: ", " crashed with exit code "];
+    let of_rank = line.strip_prefix("ERROR:composer.cli.launcher:").unwrap_or(line).strip_prefix("Rank ");
+    if let Some((rank, code)) = of_rank.and_then(|rest| ENDED.iter().find_map(|words| rest.split_once(words))) {
         return Some(RankEnd { ranks: vec![rank.parse().ok()?], ..RankEnd::of(by_failure(code)?) });
-    }
-    let of_composer = line.strip_prefix("ERROR:composer.cli.launcher:").unwrap_or(line);
-    if let Some((rank, code)) =
-        of_composer.strip_prefix("Rank ").and_then(|rest| rest.split_once(" crashed with exit code "))
-    {
-        return Some(RankEnd {
-            ranks: vec![rank.parse().ok()?],
-            ..RankEnd::of(by_failure(code.trim_end_matches('.'))?)
-        });
     }
     if let Some((rank, rest)) = line.strip_prefix("Global rank ").and_then(|rest| rest.split_once(" (PID ")) {
         let (pid, code) = rest.split_once(") exited with code ")?;
