@@ -54,7 +54,8 @@ pub fn built_in<T: DeserializeOwned>(name: &str, text: &str) -> T {
 pub fn place(name: &str, text: &str, at: usize) -> String {
     let before = text.get(..at).unwrap_or(text);
     let line = before.rsplit('\n').next().unwrap_or_default();
-    format!("{name}:{}:{}", before.matches('\n').count() + 1, line.chars().count() + 1)
+    let lines = before.bytes().filter(|byte| *byte == b'\n').count();
+    format!("{name}:{}:{}", lines + 1, line.chars().count() + 1)
 }
 
 /// The causes of files of signatures, each with its name and text.

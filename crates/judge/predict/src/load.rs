@@ -110,14 +110,14 @@ pub(crate) struct Rails {
     /// Groups of NICs that serve the same GPUs, in a domain.
     pub groups: usize,
     /// A GPU hands data to the one that is near the receiver's rail (PXN).
-    on_rails: bool,
+    pub on_rails: bool,
 }
 
 impl Rails {
     pub fn of(cluster: &Cluster) -> Self {
         let gpus = cluster.domain_gpus().max(1);
         let groups = gpus.min(cluster.domain_nics().max(1));
-        let on_rails = matches!(cluster.links, GpuLinks::NvSwitch { .. }) && groups == gpus;
+        let on_rails = matches!(cluster.links, GpuLinks::NvSwitch { .. }) && groups == gpus && cluster.uses_pxn();
         Rails { gpus, groups, on_rails }
     }
 

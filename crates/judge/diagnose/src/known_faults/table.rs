@@ -7,7 +7,7 @@ use busbw_model::{Bytes, Code, Collective, Component, Consequence, Version};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use std::cmp::Ordering;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use toml::Spanned;
 
 /// A file of known faults, or a file of a person's own, which may hold signatures as well.
@@ -305,17 +305,17 @@ fn misplaced(path: &str, component: Component) -> Option<String> {
 /// What does not fit, with file, line and column.
 pub fn faults<'a>(files: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<Vec<Fault>, String> {
     let mut all: Vec<Fault> = Vec::new();
+    let mut ids = HashSet::new();
     for (name, text) in files {
         for spanned in parse::<Table>(name, text)?.fault {
-            let at = place(name, text, spanned.span().start);
+            let at = spanned.span().start;
             let fault = spanned.into_inner();
-            let refuse = |problem: String| format!("{at}: {}: {problem}", fault.id);
+            let refuse = |problem: String| format!("{}: {}: {problem}", place(name, text, at), fault.id);
             let names = || Component::ALL.map(Component::name).join(", ");
             let component = component_of(&fault.id).ok_or_else(|| {
                 refuse(format!("begin the id with a component and a dash, such as nccl-; there are {}", names()))
             })?;
-            let is_taken = all.iter().any(|other| other.id == fault.id);
-            let taken = is_taken.then(|| "the id is taken; choose another".to_owned());
+            let taken = (!ids.insert(fault.id.clone())).then(|| "the id is taken; choose another".to_owned());
             if let Some(problem) = taken.or_else(|| misplaced(name, component)).or_else(|| fault.problem()) {
                 return Err(refuse(problem));
             }

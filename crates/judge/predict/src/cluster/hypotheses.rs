@@ -138,13 +138,16 @@ fn alike(a: &Cluster, b: &Cluster) -> bool {
 /// The GPUs that are named, else one of each kind.
 fn gpus(run: &Run, told: &MachineHints) -> Vec<(Gpu, Option<&'static MachineProduct>)> {
     let words = told.gpu.as_deref().map(Words::of);
+    let gpus = told.gpus_per_node.or(told.nodes.map(|nodes| told.ranks / nodes.max(1))).unwrap_or(told.ranks);
+    let own = derive::gpu(run, gpus);
     if let (Some(words), Some(name)) = (&words, &told.gpu)
         && let Some(model) = HARDWARE.find_gpu(words)
     {
-        return vec![(Gpu::of(model, name), HARDWARE.find_machine(words, Some(model)))];
+        // The run may say more closely what is told: `Tesla V100-PCIE-32GB` is a V100.
+        let closer = own.ok().filter(|(gpu, _)| Words::of(&gpu.name).has_those_of(words));
+        return vec![closer.unwrap_or_else(|| (Gpu::of(model, name), HARDWARE.find_machine(words, Some(model))))];
     }
-    let gpus = told.gpus_per_node.or(told.nodes.map(|nodes| told.ranks / nodes.max(1))).unwrap_or(told.ranks);
-    match derive::gpu(run, gpus) {
+    match own {
         Ok(known) => return vec![known],
         // An unknown GPU name excludes all known models.
         Err(_) if derive::names_gpus(run) => return Vec::new(),
@@ -384,6 +387,9 @@ impl Cluster {
             // Slingshot reaches 73% to 97% of its line where its plugin is set up: Perlmutter 69 and 72 GB/s, Alps 98.
             () if on(NetTransport::Slingshot) => Reach { sound: 0.72, slow: 0.5, above: 1.3 },
             // AWS publishes 68% for NCCL 2.8 on two p4d (aws-samples/aws-efa-eks), 99% for later versions.
+            () if on(NetTransport::Efa) && self.nccl.is_some_and(|version| version < (2, 10)) => {
+                Reach { sound: 0.65, slow: 0.5, above: 1.3 }
+            }
             () if on(NetTransport::Efa) => Reach { sound: 0.85, slow: 0.6, above: 1.3 },
             () if on(NetTransport::Tcp) || staged => Reach { sound: 0.85, slow: 0.3, above: 2.0 },
             // The model has the ring that 20 racks show (table 031); two racks are published at 1.5 times that.

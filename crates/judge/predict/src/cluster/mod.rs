@@ -89,6 +89,12 @@ impl Cluster {
         let hosts = self.domain_gpus().div_ceil(self.gpus_per_node.max(1));
         self.nics.as_ref().map_or(0, |nics| nics.count * hosts)
     }
+
+    /// Whether a GPU hands data for a NIC that is near another GPU to that one: since NCCL 2.12, unless NCCL_PXN_DISABLE=1.
+    pub(crate) fn uses_pxn(&self) -> bool {
+        let able = self.nccl.is_none_or(|version| version >= (2, 12));
+        able && self.environment.get("NCCL_PXN_DISABLE").is_none_or(|disabled| disabled.trim() == "0")
+    }
 }
 
 /// The GPUs of a cluster.

@@ -31,6 +31,11 @@ impl Words {
         self.0.iter().any(|w| w.starts_with(prefix))
     }
 
+    /// Whether all words of another text are there, in any order.
+    pub(super) fn has_those_of(&self, other: &Words) -> bool {
+        other.0.iter().all(|word| self.has(word))
+    }
+
     /// Whether all words of the phrase are there, in any order.
     pub(super) fn has_all(&self, phrase: &str) -> bool {
         phrase.split(' ').all(|word| self.has(word))

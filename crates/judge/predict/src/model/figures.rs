@@ -2,9 +2,9 @@
 
 use super::constants::{Constants, Fitted, Measured, Nccl, PerGeneration, PerProtocol};
 use crate::cluster::{Cluster, CpuVendor, Generation, GpuLinks, Graphs, NetTransport, Nics};
-use crate::load::Busiest;
+use crate::load::{Busiest, Rails};
 use crate::traffic::{channels_per_nic, streams_per_connection};
-use busbw_model::{PathType, Protocol};
+use busbw_model::{Collective, PathType, Protocol};
 
 /// The numbers of a cluster that times follow from. Bandwidths in GB/s per direction. A *domain* is what NCCL calls a node:
 /// GPUs that reach each other without a NIC.
@@ -142,6 +142,18 @@ impl<'a> Figures<'a> {
     pub fn unevenness(&self) -> (f64, f64) {
         let nic = |busiest: &Busiest| busiest.nic.map_or(1.0, |nic| nic.times_even);
         self.busiest.map_or((1.0, 1.0), |busiest| (busiest.inside, nic(busiest)))
+    }
+
+    /// To how many peers a rank sends over the links of its domain, and how many ranks of a domain share its NICs, in an
+    /// exchange of messages. A root that scatters hands most of them to the GPUs on its receivers' rails, and so has all NICs of
+    /// the domain to itself (PXN, `ncclTopoGetNetDev` of NCCL 2.30.7, src/graph/search.cc); one that gathers has its own.
+    pub fn senders(&self, collective: Collective) -> (usize, usize) {
+        let peers = self.domain_gpus.saturating_sub(1);
+        if collective == Collective::Scatter && self.network.is_some() && Rails::of(self.cluster).on_rails {
+            (peers * self.domains, 1)
+        } else {
+            (peers, self.domain_gpus)
+        }
     }
 
     /// Several NVL72 racks: domains larger than a host, joined by NICs.

@@ -53,7 +53,8 @@ fn inside(figures: &Figures, collective: Collective, algorithm: Algorithm) -> f6
         Algorithm::Ring | Algorithm::Pat => to_algbw(line, collective, ranks),
         Algorithm::PointToPoint if matches!(collective, Collective::SendRecv | Collective::HyperCube) => line,
         Algorithm::PointToPoint => {
-            let even = line * ranks as f64 / figures.domain_gpus.saturating_sub(1).max(1) as f64;
+            let (peers, _) = figures.senders(collective);
+            let even = line * ranks as f64 / peers.max(1) as f64;
             even / figures.unevenness().0.max(f64::MIN_POSITIVE)
         }
     }
@@ -75,7 +76,8 @@ fn crossings_share(figures: &Figures, collective: Collective, algorithm: Algorit
             figures.network.as_ref().map_or(1.0, |network| network.line_of_a_gpu / network.line.max(f64::MIN_POSITIVE))
         }
         Algorithm::PointToPoint => {
-            let even = ranks as f64 / (figures.domain_gpus * (ranks - figures.domain_gpus.min(ranks)).max(1)) as f64;
+            let (_, senders) = figures.senders(collective);
+            let even = ranks as f64 / (senders * (ranks - figures.domain_gpus.min(ranks)).max(1)) as f64;
             even / figures.unevenness().1.max(f64::MIN_POSITIVE)
         }
     }

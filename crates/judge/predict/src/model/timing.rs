@@ -229,7 +229,8 @@ fn point_to_point(figures: &Figures, collective: Collective, protocol: Protocol,
     let ranks = figures.ranks;
     let per_gpu =
         if figures.inside.is_nvlink() { figures.gpu_line * m.point_to_point.value } else { figures.gpu_payload };
-    let per_gpu_network = network_payload(figures) / figures.domain_gpus as f64;
+    let (peers_inside, senders) = figures.senders(collective);
+    let per_sender = network_payload(figures) / senders as f64;
     let network_start = if figures.domains > 1 { outer_hop(figures, false, protocol) } else { 0.0 };
     if matches!(collective, Collective::SendRecv | Collective::HyperCube) {
         // The ring of nccl-tests' sendrecv leaves a domain at one GPU only.
@@ -245,9 +246,9 @@ fn point_to_point(figures: &Figures, collective: Collective, protocol: Protocol,
         return Line { latency, hops: 1, algbw: per_gpu.min(crossing).min(by_channels) };
     }
     let (uneven_inside, uneven_outside) = figures.unevenness();
-    let inside = to_peers(per_gpu, ranks, figures.domain_gpus.saturating_sub(1)) / uneven_inside.max(LEAST);
+    let inside = to_peers(per_gpu, ranks, peers_inside) / uneven_inside.max(LEAST);
     let peers = if figures.inside == Inside::Nics { 1 } else { figures.domain_gpus };
-    let outside = to_peers(per_gpu_network, ranks, ranks - peers.min(ranks)) / uneven_outside.max(LEAST);
+    let outside = to_peers(per_sender, ranks, ranks - peers.min(ranks)) / uneven_outside.max(LEAST);
     Line {
         latency: m.exchange.value + network_start + m.exchange_per_rank.value * ranks as f64,
         hops: ranks.saturating_sub(1),

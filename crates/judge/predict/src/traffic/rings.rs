@@ -96,19 +96,14 @@ impl NodePath {
 }
 
 /// A ring within a node takes one hop less than there are GPUs where the last GPU sends to the network itself. Where its NIC
-/// is near the first GPU alone, it hands the data to that GPU (PXN, since NCCL 2.12, unless NCCL_PXN_DISABLE=1). Over PCIe,
+/// is near the first GPU alone, it hands the data to that GPU (PXN). Over PCIe,
 /// what goes to the NIC takes the same way.
 fn gpu_load(cluster: &Cluster, domains: &Domains, passing: NodePath) -> f64 {
     let gpus = cluster.domain_gpus().max(1) as f64;
     match cluster.links {
         GpuLinks::Pcie { .. } | GpuLinks::Single { .. } => 1.0,
         _ if domains.count <= 1 => 1.0,
-        _ if passing == NodePath::OneNic && cluster.gpus_per_node <= domains.nics_each && uses_pxn(cluster) => 1.0,
+        _ if passing == NodePath::OneNic && cluster.gpus_per_node <= domains.nics_each && cluster.uses_pxn() => 1.0,
         _ => (gpus - 1.0) / gpus,
     }
-}
-
-fn uses_pxn(cluster: &Cluster) -> bool {
-    let able = cluster.nccl.is_none_or(|version| version >= (2, 12));
-    able && variable(cluster, "NCCL_PXN_DISABLE").is_none_or(|disabled| disabled == 0)
 }
