@@ -132,7 +132,7 @@ fn features() -> PossibleValuesParser {
 }
 
 pub fn run(flags: &Advise) -> Result<ExitCode, String> {
-    let book = rules::book(flags.rules.file())?;
+    let book = rules::book(flags.rules.files())?;
     let files: Vec<&Path> = flags.files.iter().chain(&flags.from).map(PathBuf::as_path).collect();
     let (mut advised, known) = match files.as_slice() {
         [] => {

@@ -26,7 +26,7 @@ pub fn run(flags: &Explain) -> Result<ExitCode, String> {
     let cluster = flags.cluster.as_ref().map(|path| described::cluster(std::slice::from_ref(path))).transpose()?;
     let loaded = cluster.as_ref().zip(flags.load.as_deref());
     let load = loaded.map(|(cluster, named)| predict::load(named, cluster.ranks())).transpose()?;
-    let book = rules::book(flags.rules.file())?;
+    let book = rules::book(flags.rules.files())?;
     let files = files(flags)?;
     let sources = files.iter().map(|path| Source::all(path)).collect::<Result<Vec<_>, _>>();
     let sources = sources.map_err(|e| e.to_string())?.concat();

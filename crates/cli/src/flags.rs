@@ -268,15 +268,15 @@ impl JunitFile {
 /// Signatures and known faults of a user's own
 #[derive(Args)]
 pub struct RulesFile {
-    /// A file of signatures and known faults of your own (TOML), beside the built-in ones, or a forms.toml; `busbw rules guide`
-    /// says how to write one
+    /// A file of signatures and known faults of your own (TOML), beside the built-in ones, or a forms.toml; may be given more than
+    /// once. `busbw rules guide` says how to write one
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    rules: Option<PathBuf>,
+    rules: Vec<PathBuf>,
 }
 
 impl RulesFile {
-    pub fn file(&self) -> Option<&Path> {
-        self.rules.as_deref()
+    pub fn files(&self) -> &[PathBuf] {
+        &self.rules
     }
 }
 

@@ -86,10 +86,11 @@ pub fn run(flags: &Rules) -> Result<ExitCode, String> {
     }
 }
 
-/// The causes and known faults that are compiled in, and those of a file.
-pub fn book(file: Option<&Path>) -> Result<Cow<'static, Book>, String> {
-    let Some(path) = file else { return Ok(Cow::Borrowed(Book::built_in())) };
-    Book::with(&path.display().to_string(), &read(path)?).map(Cow::Owned)
+/// The causes and known faults that are compiled in, and those of files, of which a later one counts more.
+pub fn book(files: &[PathBuf]) -> Result<Cow<'static, Book>, String> {
+    files.iter().try_fold(Cow::Borrowed(Book::built_in()), |book, path| {
+        book.and(&path.display().to_string(), &read(path)?).map(Cow::Owned)
+    })
 }
 
 fn read(path: &Path) -> Result<String, String> {
@@ -97,7 +98,7 @@ fn read(path: &Path) -> Result<String, String> {
 }
 
 fn test(folder: &Path, with: &BookFlags) -> Result<ExitCode, String> {
-    let book = book(with.rules.file())?;
+    let book = book(with.rules.files())?;
     let cases = labelled::load(folder)?;
     let answers = cases.iter().map(|case| Answer::of(case, &book)).collect::<Result<Vec<_>, _>>()?;
     let right = answers.iter().filter(|answer| answer.misses.is_empty()).count();
@@ -148,7 +149,7 @@ fn guide() -> Result<ExitCode, String> {
 }
 
 fn list(texts: bool, with: &BookFlags) -> Result<ExitCode, String> {
-    let book = book(with.rules.file())?;
+    let book = book(with.rules.files())?;
     let json = |out: &mut dyn Write| writeln!(out, "{:#}", json!({"schema": "busbw.rules/1", "causes": book.causes()}));
     output::answer(&with.output, json, |_, out| book.causes().iter().try_for_each(|cause| row(cause, texts, out)))?;
     Ok(ExitCode::SUCCESS)

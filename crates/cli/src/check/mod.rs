@@ -115,7 +115,7 @@ impl Found {
 
 /// Runs the subcommand. The exit status is 1 when anything failed.
 pub fn run(flags: &Check) -> Result<ExitCode, Refusal> {
-    let book = rules::book(flags.rules.file())?;
+    let book = rules::book(flags.rules.files())?;
     let Some(found) = gather(flags)? else { return Ok(ExitCode::SUCCESS) };
     if flags.facts_only {
         output::write(None, |out| json::write_facts(&FactsFile::new(found.nodes, found.hello), out))?;

@@ -17,7 +17,7 @@ use std::process::ExitCode;
 
 /// Runs the subcommand: here, on the hosts that are named, or on those of the job that this process is a rank of.
 pub fn run(flags: &Doctor) -> Result<ExitCode, Refusal> {
-    let book = rules::book(flags.rules.file())?;
+    let book = rules::book(flags.rules.files())?;
     let look = |name: &str| std::env::var(name).ok();
     let job_rank = JobRank::detect(&look)?;
     match (flags.named(), job_rank.size) {

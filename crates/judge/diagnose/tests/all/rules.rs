@@ -97,6 +97,13 @@ fn an_id_is_taken_once_in_a_file_and_replaced_by_a_file_of_ones_own() {
     let book = Book::with("x.toml", &CAUSE.replace("a.b", &known.id)).unwrap();
     assert_eq!(book.causes().len(), Book::built_in().causes().len());
     assert_eq!((&*book.causes()[0].id, &*book.causes()[0].title), (&*known.id, "A title"));
+    let forms = "cuda = [{ by = 'python', text = 'app: {error}', source = 'mine' }]";
+    let more = |name: &str, text: &str| book.and(name, text).unwrap();
+    for both in [more("y.toml", CAUSE), more("forms.toml", forms)] {
+        let of = |id: &str| both.causes().iter().find(|cause| cause.id == id).map(|cause| cause.title.clone());
+        assert_eq!(of(&known.id).as_deref(), Some("A title"));
+        assert_eq!(of("a.b").is_some(), both.causes().len() > book.causes().len());
+    }
 }
 
 #[test]

@@ -28,6 +28,12 @@ static BUILT_IN: LazyLock<Book> = LazyLock::new(|| match causes(FILES.iter().cop
     Err(error) => unreachable!("the build script read these files: {error}"),
 });
 
+/// What is a person's own, then what is known already under other ids.
+fn in_place_of<T: Clone>(own: Vec<T>, known: &[T], id: impl Fn(&T) -> &str) -> Vec<T> {
+    let others = known.iter().filter(|known| own.iter().all(|own| id(own) != id(known)));
+    own.iter().chain(others).cloned().collect()
+}
+
 /// Whether a line of this speaker may hold a text of another. Programs quote what NCCL warned of in their own errors.
 fn allows(by: Speaker, speaker: Speaker) -> bool {
     use Speaker::{Crash, Launcher, Nccl, NcclInfo, NcclTests, NcclWarn, NetLibrary, Python, Torch};
@@ -150,19 +156,27 @@ impl Book {
     /// assert!(told.starts_with("my.toml:3:1: unknown key `cod`"), "{told}");
     /// ```
     pub fn with(name: &str, text: &str) -> Result<Book, String> {
+        BUILT_IN.and(name, text)
+    }
+
+    /// As [`with`](Book::with), beside what this book holds already.
+    ///
+    /// # Errors
+    /// What does not fit, with file, line and column.
+    pub fn and(&self, name: &str, text: &str) -> Result<Book, String> {
         if let Some(own) = forms(name, text) {
+            let is_built_in = |cause: &&Cause| FILES.iter().any(|(path, _)| cause.place.starts_with(path));
+            let mine = self.causes.iter().filter(|cause| !is_built_in(cause)).cloned().collect();
             let causes = causes_in(FILES.iter().copied(), &own?)?;
-            return Ok(Book::of(causes, BUILT_IN.faults.clone()));
+            return Ok(Book::of(in_place_of(mine, &causes, |cause| &cause.id), self.faults.clone()));
         }
         let (own, own_faults) = (causes([(name, text)])?, faults([(name, text)])?);
         if own.is_empty() && own_faults.is_empty() {
             return Err(format!("{name}: nothing in it; write [[cause]] or [[fault]], as rules/README.md shows"));
         }
-        let others = BUILT_IN.causes.iter().filter(|known| own.iter().all(|own| own.id != known.id));
-        let other_faults = BUILT_IN.faults.iter().filter(|known| own_faults.iter().all(|own| own.id != known.id));
         Ok(Book::of(
-            own.iter().chain(others).cloned().collect(),
-            own_faults.iter().chain(other_faults).cloned().collect(),
+            in_place_of(own, &self.causes, |cause| &cause.id),
+            in_place_of(own_faults, &self.faults, |fault| &fault.id),
         ))
     }
 
