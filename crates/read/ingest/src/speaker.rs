@@ -43,21 +43,30 @@ fn is_nccl_tests(line: &str) -> bool {
     ends::is_of_nccl_program(line) || line.starts_with(".. ") && behind_host().starts_with("Test failure ")
 }
 
-/// `libfabric:1612792:1751035971::core:core:ofi_shm_map():171<warn> …`, `[1612792.1] [host:1:0]  mm.c:1  UCX  ERROR …`; what UCX
-/// dies of, `[host:1:0:1] ib_mlx5_log.c:143  Transport …` (`ucs_fatal_error_message` of its `debug/assert.c`).
+/// `libfabric:1612792:1751035971::core:core:ofi_shm_map():171<warn> …`; what UCX
+/// dies of, `[host:1:0:1] ib_mlx5_log.c:143  Transport …` (`ucs_fatal_error_message` of its `debug/assert.c`); Cray MPICH's way to GPUs,
+/// `GTL_DEBUG: [0] hsa_amd_ipc_memory_attach (in gtlt_hsa_ops.c at line 1544): …`.
 fn is_net_library(line: &str) -> bool {
     line.strip_prefix("libfabric:").is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
-        || line.starts_with('[')
-            && has(line, finder!(b" UCX "))
-            && line.split_once(" UCX ").is_some_and(|(_, rest)| {
-                ["ERROR ", "WARN ", "DIAG "].iter().any(|level| rest.trim_start().starts_with(level))
-            })
+        || is_ucx(line)
+        || line.starts_with("GTL_DEBUG: [")
         || is_nvshmem(line)
         || is_psm(line)
         || has(line, finder!(b"WARN: Function: ")) && line.contains(" Line: ")
         || behind_process(line)
             .and_then(|rest| rest.split_once(".c:"))
             .is_some_and(|(file, rest)| !file.contains(' ') && rest.starts_with(|c: char| c.is_ascii_digit()))
+}
+
+/// `[1612792.1] [host:1:0]  mm.c:1  UCX  ERROR …`, also without what stands before the file.
+fn is_ucx(line: &str) -> bool {
+    has(line, finder!(b" UCX "))
+        && line.split_once(" UCX ").is_some_and(|(place, rest)| {
+            let place = place.trim_end();
+            let of_file = place.rsplit_once(".c:").is_some_and(|(file, line)| !file.contains(' ') && is_number(line));
+            (place.starts_with('[') || of_file)
+                && ["ERROR ", "WARN ", "DIAG "].iter().any(|level| rest.trim_start().starts_with(level))
+        })
 }
 
 /// `node1.30734PSM2 can't open hfi unit: -1 (err=23)`, `node1:rank0: PSM3 can't open nic unit: 0 (err=23)` (`psm_ep.c`, `psmi_ep_open_device`).

@@ -149,7 +149,9 @@ pub(super) fn mpi(line: &str) -> Option<RankEnd> {
         let how = Ended::Failure(said.split_once("): ").map_or(said, |(_, said)| said).to_string());
         return Some(RankEnd { ranks: of_rank(rank), host, ..RankEnd::of(how) });
     }
-    if let Some(said) = line.strip_suffix(", error stack:").filter(|said| said.starts_with("Fatal error in ")) {
+    if let Some(call) = line.strip_prefix("Fatal error in ") {
+        let of_mpi = call.strip_prefix('P').unwrap_or(call).starts_with("MPI_") && call.contains(": ");
+        let said = line.strip_suffix(", error stack:").or(of_mpi.then_some(line))?;
         return Some(RankEnd::of(Ended::Failure(said.to_string())));
     }
     let (head, text) = parted(line, finder!(b" in comm "))?;
