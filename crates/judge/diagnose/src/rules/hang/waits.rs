@@ -3,7 +3,7 @@
 use super::shown::{has_lost, waits_unseen};
 use super::{Job, at};
 use crate::ranks::{RankSet, RankView};
-use busbw_model::{FlightEntry, GroupName, WorkState};
+use busbw_model::{FlightDump, FlightEntry, GroupName, WorkState};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -23,11 +23,24 @@ pub(super) struct Known {
 }
 
 impl Job<'_> {
-    /// Those for whom a rank waits by its dump: members of the group that have not called what it called.
+    /// Those for whom a rank waits by its dump: members of the group that have not called what it called; where all have, those
+    /// that never called it there before, and so mean another call of theirs.
     pub(super) fn waits_for(&self, rank: u32) -> Rc<RankSet> {
         let collective = at(self.ranks, rank).and_then(|at| self.collective(at));
-        let look = |collective| looked_for(&self.known.wanted, collective, || self.have_not_called(collective));
-        collective.map(look).unwrap_or_default()
+        let look = |collective| looked_for(&self.known.wanted, collective, || self.wanted_in(collective));
+        collective.map(look).filter(|wanted| !wanted.contains(&rank)).unwrap_or_default()
+    }
+
+    fn wanted_in(&self, collective: Collective) -> RankSet {
+        let missing = self.have_not_called(collective);
+        let is_unusual =
+            |dump: &FlightDump| dump.unusual && dump.at.as_ref().is_some_and(|at| at.state != WorkState::Completed);
+        let unusual = |view: &RankView| view.dump.is_some_and(is_unusual) && self.stands_in(view, collective);
+        if missing.is_empty() { self.ranks.which(unusual) } else { missing }
+    }
+
+    fn stands_in(&self, view: &RankView, collective: Collective) -> bool {
+        view.dump.and_then(|dump| dump.at.as_ref()).and_then(|at| self.collective(at)) == Some(collective)
     }
 
     /// Those for whom a rank may wait, where all that are known to be of its group called what it called: ranks without a dump, and where
@@ -47,8 +60,7 @@ impl Job<'_> {
 
     fn have_not_called(&self, (index, sequence): Collective) -> RankSet {
         let group = &self.groups()[index];
-        let stands_there =
-            |rank: u32| at(self.ranks, rank).and_then(|at| self.collective(at)) == Some((index, sequence));
+        let stands_there = |rank: u32| self.ranks.get(rank).is_some_and(|view| self.stands_in(view, (index, sequence)));
         let is_behind = |member: &u32| match group.ranks.get(member) {
             Some(standing) => standing.standing.enqueued.is_some_and(|enqueued| enqueued < sequence),
             None => self.ranks.get(*member).and_then(|view| view.dump).is_some_and(|dump| !dump.cut),
