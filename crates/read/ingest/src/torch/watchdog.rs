@@ -14,6 +14,8 @@ const MOST_KEPT: usize = 20_000;
 
 /// What a rank says of how it stood as it timed out; of an error it says the rest alone.
 const AT_TIMEOUT: &str = "] Timeout at NCCL work: ";
+/// Why a rank's monitor has its recorder dumped (2.5 and later): another rank's time-out is `from another rank`.
+const DUMPS_OWN: &str = "due to a collective timeout from this local rank";
 
 /// Collects statements from lines. Labels of launchers are left in the text, because they name the rank.
 ///
@@ -144,10 +146,17 @@ fn standing(text: &str) -> Option<TorchEvent> {
     (standing != Standing::default()).then_some(TorchEvent::Standing { standing, failed_at })
 }
 
-/// The time-out of a rank that says how it stood then: `Timeout at NCCL work: 32, last enqueued NCCL work: 32, …`.
+/// The time-out of a rank that says how it stood then: `Timeout at NCCL work: 32, last enqueued NCCL work: 32, …`, `Received a dump signal due
+/// to a collective timeout from this local rank … Last enqueued NCCL work: 40, last completed NCCL work: 31.`
 fn at_timeout(told: &TorchStatement) -> Option<TorchStatement> {
-    let (_, work) = told.source.text.split_once(AT_TIMEOUT)?;
-    let work = TorchWork { sequence: leading(work)?, ..TorchWork::default() };
+    let TorchEvent::Standing { standing, .. } = &told.event else { return None };
+    let text = &told.source.text;
+    let sequence = match text.split_once(AT_TIMEOUT) {
+        Some((_, work)) => leading(work)?,
+        // Collectives of a group end in order.
+        None => standing.completed.filter(|_| text.contains(DUMPS_OWN))? + 1,
+    };
+    let work = TorchWork { sequence, ..TorchWork::default() };
     Some(TorchStatement { event: TorchEvent::Timeout { work, ran_ms: None }, ..told.clone() })
 }
 

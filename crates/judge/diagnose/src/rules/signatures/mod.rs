@@ -4,6 +4,7 @@
 //! that failed first shows it; what others say after it follows from it.
 
 pub(crate) mod book;
+mod gpu_memory;
 
 use crate::case::Case;
 use crate::data::Cause;
@@ -78,7 +79,8 @@ impl<'a> MatchedLines<'a> {
         let evidence = standing.iter().take(4).map(|line| Evidence::new(line.source.clone())).collect();
         let host = first.host.map_or(String::new(), |host| format!(" (first on {host})"));
         let title = format!("{}{host}", cause.title);
-        let explanation = format!("{}{}", cause.explanation, repeated(&standing));
+        let others = gpu_memory::of_others(&first.text).unwrap_or_default();
+        let explanation = format!("{}{others}{}", cause.explanation, repeated(&standing));
         let mut found = cause.finding(evidence);
         let values: Vec<_> = cause.printed.iter().flat_map(|printed| printed.text.values(&first.text)).collect();
         found.remedy.iter_mut().for_each(|remedy| *remedy = filled(remedy, &values));
