@@ -108,6 +108,8 @@ struct Wording {
     may_be_logged: bool,
     /// A line of another program may begin inside of it.
     may_be_torn: bool,
+    /// Who speaks it, where it begins with a word in brackets: `[INFO] step 7`. No such form counts digits.
+    of_bracket: Option<Speaker>,
 }
 
 impl Wording {
@@ -119,8 +121,15 @@ impl Wording {
             may_have_tags: launcher::may_have_tags(line),
             may_be_logged: ends::may_be_logged(line),
             may_be_torn: seams(line).next().is_some(),
+            of_bracket: begins_with_word(peel(&lossy(line)).text).map(speaker::of),
         }
     }
+}
+
+/// A text that begins with a word in brackets.
+fn begins_with_word(text: &str) -> Option<&str> {
+    let text = text.trim_start();
+    text.strip_prefix('[')?.starts_with(|c: char| c.is_ascii_alphabetic()).then_some(text)
 }
 
 /// What is known of a label.
@@ -331,7 +340,12 @@ impl Program {
         }
         let may_be_logged = of_alike.may_be_logged || untagged.is_some();
         let is_of_format = form.is_of_format;
-        let line = Line { stream, body, text, plain, number, wording, wanted, may_be_logged, is_of_format };
+        let by = match of_alike.of_bracket {
+            Some(by) if untagged.is_none() && !wanted.speaker => by,
+            _ if wanted.speaker || body.trim_start().starts_with('[') => speaker::of(body),
+            _ => Speaker::Program,
+        };
+        let line = Line { stream, body, text, plain, number, wording, wanted, by, may_be_logged, is_of_format };
         self.speaks(&line, form.begins, facts);
         let is_label = body.is_empty() && !peeled.stream.is_empty() && untagged.is_none();
         if is_label && is_formless && of_alike.is_plain && wanted == Wanted::default() {
@@ -364,7 +378,7 @@ impl Program {
 
     /// Who speaks a line, and whether it shows an end, or that a loop goes on.
     fn speaks(&mut self, line: &Line, mut begins: Option<EndLine>, facts: &mut BlockFacts) {
-        let Line { stream, body, text, plain, number, wording, wanted, may_be_logged, is_of_format } = *line;
+        let Line { stream, body, text, plain, number, wording, wanted, by, may_be_logged, is_of_format } = *line;
         let Met { may_be_kept, since } = self.met.meet(wording, number);
         let last = self.tracebacks.ends(stream, (body, may_be_logged), begins.as_mut());
         let joined = if begins.is_some() { ends::joined(body) } else { Vec::new() };
@@ -376,11 +390,7 @@ impl Program {
         };
         let mut may_end = || wanted.end && !quoted && !self.endless.has(text, || read(false).is_none());
         let end = begins.or_else(|| if last || may_end() { read(last) } else { None });
-        let by = match self.tracebacks.is_python(stream, end.as_ref()) {
-            true => Speaker::Python,
-            false if wanted.speaker || body.trim_start().starts_with('[') => speaker::of(body),
-            false => Speaker::Program,
-        };
+        let by = if self.tracebacks.is_python(stream, end.as_ref()) { Speaker::Python } else { by };
         if matches!(joined.last(), Some(EndLine::Exception { .. })) {
             self.tracebacks.ended(stream);
         }
@@ -438,6 +448,8 @@ struct Line<'a> {
     number: u32,
     wording: u64,
     wanted: Wanted,
+    /// Who speaks, by its form.
+    by: Speaker,
     may_be_logged: bool,
     /// A reader of a line-based format may want it.
     is_of_format: bool,

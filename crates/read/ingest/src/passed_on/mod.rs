@@ -54,6 +54,10 @@ impl PassedOn {
         if !is_nearly_all(sample.len() - own, sample.len()) {
             return None;
         }
+        // Lines of a loop have shown already what they are.
+        if lines(block).all(|line| tried.contains(&wording(line))) {
+            return None;
+        }
         let forms = Self::candidates(&sample);
         if forms.is_empty() {
             return None;
@@ -107,7 +111,8 @@ impl PassedOn {
             words.push(Word::of(form));
             rests = with;
         }
-        found.retain(|form| form.recurs(sample) && form.is_no_label(sample));
+        let behind_labels: Vec<usize> = sample.iter().map(|line| peel(&lossy(line)).text.len()).collect();
+        found.retain(|form| form.is_no_label(sample, &behind_labels) && form.recurs(sample));
         found
     }
 
@@ -120,11 +125,11 @@ impl PassedOn {
         again * 4 >= sample.len() && met.values().any(|lines| *lines >= RECURS)
     }
 
-    /// Whether it takes off more than launchers' labels and times, which have forms of their own.
-    fn is_no_label(&self, sample: &[&[u8]]) -> bool {
-        let takes_more =
-            |line: &&&[u8]| self.split(line).is_some_and(|(_, rest)| rest.len() < peel(&lossy(line)).text.len());
-        sample.iter().filter(takes_more).count() * 2 > sample.len()
+    /// Whether it takes off more than launchers' labels and times, which have forms of their own; `behind`: what these leave of each line.
+    fn is_no_label(&self, sample: &[&[u8]], behind: &[usize]) -> bool {
+        let rest = |line: &[u8]| self.words_of(line, |_, _| {}).map(<[u8]>::len);
+        let takes_more = |(line, behind): &(&&[u8], &usize)| rest(line).is_some_and(|rest| rest < **behind);
+        sample.iter().zip(behind).filter(takes_more).count() * 2 > sample.len()
     }
 
     /// Whether the time of day stands in it.
