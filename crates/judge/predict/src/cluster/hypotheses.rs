@@ -392,7 +392,8 @@ impl Cluster {
             }
             () if on(NetTransport::Efa) => Reach { sound: 0.85, slow: 0.6, above: 1.3 },
             () if on(NetTransport::Tcp) || staged => Reach { sound: 0.85, slow: 0.3, above: 2.0 },
-            // The model has the ring that 20 racks show (table 031); two racks are published at 1.5 times that.
+            // Two racks are published at 75% and at 95% of what NVLS gives within each; of more the model has the ring that 20 racks show (table 031).
+            () if racks && self.domains() == 2 => Reach { sound: 0.73, slow: 0.6, above: 1.3 },
             () if racks => Reach { sound: 0.88, slow: 0.75, above: 2.0 },
             // PCIe switches and processors between GPUs differ from board to board.
             () if on_pcie => Reach { sound: 0.85, slow: 0.55, above: 1.5 },

@@ -31,8 +31,8 @@ pub(super) fn of(figures: &Figures, cluster: &Cluster, collective: Collective) -
 
 fn algorithms(figures: &Figures, collective: Collective) -> Vec<Algorithm> {
     let one_domain = figures.domains == 1;
-    // Past a rack, measurements follow the ring (table 031): NVLS is built within a domain of at most 32 heads.
-    let nvls = figures.nvls && !figures.is_racks();
+    // Two racks are published at the speed of NVLS within each (Oracle's 128 GB200: 800 GB/s); twenty follow the ring (table 031).
+    let nvls = figures.nvls && (!figures.is_racks() || figures.domains == 2);
     let in_network = figures.cluster.environment.get("NCCL_COLLNET_ENABLE").is_some_and(|value| value == "1");
     match collective {
         Collective::AllReduce => {
