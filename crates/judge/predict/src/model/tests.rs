@@ -62,6 +62,32 @@ fn known_machines_reach_what_they_are_known_for() {
     }
 }
 
+/// The root of a scatter sends by the NICs of all its receivers' rails, over its own NVLink; what is gathered comes in by the root's NIC.
+#[test]
+fn a_scatter_has_all_rails_and_a_gather_one() {
+    let mut hosts = hgx(Generation::Hopper, 2, 8, 400.0, NetTransport::InfiniBand);
+    let busbw = |cluster: &Cluster, collective| at(cluster, collective, 8 * GIB).busbw.0;
+    let [scatter, gather, alltoall] =
+        [Collective::Scatter, Collective::Gather, Collective::AllToAll].map(|collective| busbw(&hosts, collective));
+    assert!(scatter > 3.5 * gather && (gather / alltoall - 1.0).abs() < 0.01, "{scatter} {gather} {alltoall}");
+    hosts.environment.insert("NCCL_PXN_DISABLE".into(), "1".into());
+    assert!((busbw(&hosts, Collective::Scatter) / gather - 1.0).abs() < 0.01);
+}
+
+#[test]
+fn two_racks_have_nvls_and_many_the_ring() {
+    let racks = |hosts| {
+        let text = format!(
+            "nodes = {hosts}\ngpus_per_node = 4\ngpu = \"GB200 NVL72\"\nintra = \"nvlink5 NVL72\"\nnics_per_node = 4\n\
+             nic_gbps = 400\ntransport = \"ib\"\n"
+        );
+        at(&crate::cluster::parse(&text).unwrap(), Collective::AllReduce, 8 * GIB)
+    };
+    let (two, many) = (racks(36), racks(360));
+    assert_eq!((two.algorithm, many.algorithm), (Algorithm::NvlsTree, Algorithm::Ring));
+    assert!(two.busbw.0 > 1.8 * many.busbw.0, "{two:?} {many:?}");
+}
+
 #[test]
 fn a_rank_without_peers_has_a_time_and_no_bandwidth() {
     let mut alone = hgx(Generation::Hopper, 1, 1, 400.0, NetTransport::InfiniBand);

@@ -96,8 +96,7 @@ impl NodePath {
 }
 
 /// A ring within a node takes one hop less than there are GPUs where the last GPU sends to the network itself. Where its NIC
-/// is near the first GPU alone, it hands the data to that GPU (PXN). Over PCIe,
-/// what goes to the NIC takes the same way.
+/// is near the first GPU alone, it hands the data to that GPU (PXN). Over PCIe, what goes to the NIC takes the same way.
 fn gpu_load(cluster: &Cluster, domains: &Domains, passing: NodePath) -> f64 {
     let gpus = cluster.domain_gpus().max(1) as f64;
     match cluster.links {
