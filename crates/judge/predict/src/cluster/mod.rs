@@ -93,7 +93,12 @@ impl Cluster {
     /// Whether a GPU hands data for a NIC that is near another GPU to that one: since NCCL 2.12, unless NCCL_PXN_DISABLE=1.
     pub(crate) fn uses_pxn(&self) -> bool {
         let able = self.nccl.is_none_or(|version| version >= (2, 12));
-        able && self.environment.get("NCCL_PXN_DISABLE").is_none_or(|disabled| disabled.trim() == "0")
+        able && self.variable("NCCL_PXN_DISABLE").is_none_or(|disabled| disabled == 0)
+    }
+
+    /// The variable's value as a number, where it is set to one.
+    pub(crate) fn variable(&self, name: &str) -> Option<usize> {
+        self.environment.get(name)?.trim().parse().ok()
     }
 }
 

@@ -50,7 +50,7 @@ pub(super) fn used_channels(figures: &Figures) -> u32 {
     let twice = 2 * ring.channels.min(tree.channels);
     let few = figures.cluster.gpu.generation >= Generation::Hopper && figures.domains > 1 && twice < 16;
     let used = if few && ring.intra > 45.0 { 2 * twice } else { twice };
-    let set = |name: &str| figures.cluster.environment.get(name).and_then(|value| value.trim().parse::<u32>().ok());
+    let set = |name: &str| figures.cluster.variable(name).and_then(|value| u32::try_from(value).ok());
     let most = set("NCCL_MAX_NCHANNELS").unwrap_or(2 * MOST_CHANNELS as u32);
     used.min(most).max(set("NCCL_MIN_NCHANNELS").unwrap_or(1).min(2 * MOST_CHANNELS as u32))
 }

@@ -2,11 +2,6 @@
 
 use crate::cluster::{Cluster, Generation, NetTransport};
 
-/// The variable's value as a number, where it is set to one.
-pub fn variable(cluster: &Cluster, name: &str) -> Option<usize> {
-    cluster.environment.get(name)?.trim().parse().ok()
-}
-
 /// Channels over each NIC. NCCL 2.27 doubles the rings that its search found when a ring runs at 25 GB/s and more, but
 /// after Ampere only up to four of these below 50 GB/s (`ncclTopoDupChannels`, src/graph/search.cc), and collectives use twice
 /// the channels of the search (`ncclTopoPostset`, src/graph/connect.cc).
@@ -14,7 +9,7 @@ pub fn channels_per_nic(cluster: &Cluster) -> u32 {
     let Some(nics) = &cluster.nics else { return 1 };
     let many = cluster.gpu.generation > Generation::Ampere && nics.count > 4;
     let found = if nics.rate.0 >= 25.0 && !many { 4 } else { 2 };
-    let wanted = variable(cluster, "NCCL_MIN_NCHANNELS").unwrap_or(0).min(MAX_CHANNELS).div_ceil(nics.count.max(1));
+    let wanted = cluster.variable("NCCL_MIN_NCHANNELS").unwrap_or(0).min(MAX_CHANNELS).div_ceil(nics.count.max(1));
     found.max(wanted) as u32
 }
 
@@ -24,7 +19,7 @@ const MAX_CHANNELS: usize = 64;
 /// Streams of packets that one connection of NCCL's is made of, each with an address of its own: queue pairs
 /// (NCCL_IB_QPS_PER_CONNECTION) or sockets (NCCL_SOCKET_NTHREADS x NCCL_NSOCKS_PERTHREAD).
 pub fn streams_per_connection(cluster: &Cluster) -> u32 {
-    let set = |name| variable(cluster, name).unwrap_or(1).clamp(1, MAX_QUEUE_PAIRS);
+    let set = |name| cluster.variable(name).unwrap_or(1).clamp(1, MAX_QUEUE_PAIRS);
     let streams = match cluster.nics.as_ref().map(|nics| nics.transport) {
         Some(NetTransport::InfiniBand | NetTransport::Roce) => set("NCCL_IB_QPS_PER_CONNECTION"),
         Some(NetTransport::Tcp) => (set("NCCL_SOCKET_NTHREADS") * set("NCCL_NSOCKS_PERTHREAD")).min(MAX_SOCKETS),

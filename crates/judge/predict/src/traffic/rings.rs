@@ -1,6 +1,6 @@
 //! The rings that NCCL builds on a described cluster.
 
-use super::channels::{channels_per_nic, variable};
+use super::channels::channels_per_nic;
 use super::{Domains, Flow, Pattern, Traffic, check_size};
 use crate::cluster::{Cluster, GpuLinks};
 use crate::prediction::Crossing;
@@ -61,7 +61,7 @@ enum NodePath {
 impl NodePath {
     fn of(cluster: &Cluster, domains: &Domains) -> Self {
         let alternates = cluster.nccl.is_none_or(|version| version >= (2, 20));
-        match variable(cluster, "NCCL_CROSS_NIC") {
+        match cluster.variable("NCCL_CROSS_NIC") {
             _ if domains.count <= 1 || !domains.slots.is_multiple_of(2) => NodePath::OneNic,
             Some(0) => NodePath::OneNic,
             Some(1) => NodePath::Crossing,

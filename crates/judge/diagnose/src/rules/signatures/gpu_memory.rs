@@ -1,5 +1,7 @@
 //! Whose memory it was that a GPU lacked, by the figures of PyTorch's error.
 
+use busbw_model::Bytes;
+
 /// A sentence where other processes hold more of the GPU than the one that failed: `GPU 0 has a total capacity of 39.49 GiB of which 119.38 MiB
 /// is free. Including non-PyTorch memory, this process has 8.38 GiB memory in use.` (`c10/cuda/CUDACachingAllocator.cpp` of PyTorch 2.1 and later).
 pub(super) fn of_others(line: &str) -> Option<String> {
@@ -17,15 +19,10 @@ pub(super) fn of_others(line: &str) -> Option<String> {
     })
 }
 
-/// The size at the beginning of a text, in GiB: `119.38 MiB`.
+/// The size at the beginning of a text, in GiB: `119.38 MiB is free`.
 fn gib(text: &str) -> Option<f64> {
-    let (number, unit) = text.split_once(' ')?;
-    let of_gib = match unit.get(..3)? {
-        "GiB" => 1.0,
-        "MiB" => 1024.0,
-        _ => return None,
-    };
-    Some(number.parse::<f64>().ok()? / of_gib)
+    let size: String = text.split_inclusive(' ').take(2).collect();
+    size.parse().ok().map(|Bytes(bytes)| bytes as f64 / f64::from(1 << 30))
 }
 
 #[cfg(test)]
