@@ -75,9 +75,37 @@ fn behind_prefix(line: &str) -> String {
     line.rsplit_once("NCCL INFO ").map_or(line, |(_, text)| text).to_string()
 }
 
-/// An event of Kubernetes: type, reason, and the age (`kubectl describe`) or the thing (`kubectl get events`), `pod/train-0`.
+/// A warning among the events of Kubernetes.
 pub(crate) fn is_event(text: &str) -> bool {
+    is_event_of("Warning", text)
+}
+
+/// An event of Kubernetes: type, reason, and the age (`kubectl describe`) or the thing (`kubectl get events`), `pod/train-0`.
+fn is_event_of(kind: &str, text: &str) -> bool {
     let mut words = text.split_whitespace();
     let is_age = |word: &str| word.starts_with(|c: char| c.is_ascii_digit()) && word.ends_with(['s', 'm', 'h', 'd']);
-    words.next() == Some("Warning") && words.nth(1).is_some_and(|word| is_age(word) || word.contains('/'))
+    words.next() == Some(kind) && words.nth(1).is_some_and(|word| is_age(word) || word.contains('/'))
+}
+
+/// Whether two events are of one pod: by its name where both tell it, or because they stand in one table of `kubectl describe pod`, whose rows
+/// follow each other.
+pub(crate) fn are_of_one_pod(lines: &[Line], one: &Line, other: &Line) -> bool {
+    /// The heads of a table have as many lines.
+    const HEAD: u64 = 3;
+    if let (Some(pod), Some(others)) = (pod(&one.text), pod(&other.text)) {
+        return pod == others;
+    }
+    let ends = [one.source.place, other.source.place];
+    let (first, last) = (ends.iter().min().copied(), ends.iter().max().copied());
+    let is_event = |line: &&Line| ["Warning", "Normal"].iter().any(|kind| is_event_of(kind, line.text.trim()));
+    let within = |line: &&Line| Some(line.source.place) >= first && Some(line.source.place) <= last;
+    let rows: Vec<_> = lines.iter().filter(within).filter(is_event).map(|line| line.source.place).collect();
+    rows.windows(2).all(|pair| pair[0].input == pair[1].input && pair[1].line - pair[0].line <= HEAD)
+}
+
+/// The pod of an event: `pod/train-0`, or whom the scheduler placed, `Successfully assigned ml/train-0 to gpu-4`.
+fn pod(event: &str) -> Option<&str> {
+    let named = event.split_whitespace().find_map(|word| word.strip_prefix("pod/"));
+    let placed = || event.split_once("Successfully assigned ")?.1.split_once(" to ")?.0.rsplit('/').next();
+    named.or_else(placed)
 }

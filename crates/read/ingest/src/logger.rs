@@ -47,9 +47,16 @@ fn of_key(text: &str) -> Option<(LogLevel, &str)> {
 
 fn of_word(text: &str) -> Option<(LogLevel, &str)> {
     let mut rest = text;
+    let mut in_brackets = true;
     for _ in 0..MOST_BEFORE {
         rest = rest.trim_start_matches(is_blank);
         let (word, behind) = rest.split_at(rest.find(is_blank).unwrap_or(rest.len()));
+        // `[TensorRT-LLM][ERROR] text`; and a letter, behind nothing but brackets: `[11/26/2026-10:00:00] [TRT-LLM] [RANK 3] [E] text`.
+        let word = word.rsplit_once("][").map_or(word, |(_, last)| last);
+        if in_brackets && let Some(level) = letter(word) {
+            return Some((level, behind_place(behind)));
+        }
+        in_brackets &= word.starts_with('[') || word.ends_with(']');
         // Loggers write it large, or as structlog in brackets.
         let is_level = |word: &str| !word.contains(|c: char| c.is_ascii_lowercase()) || word.starts_with('[');
         if let Some(level) = level_of(word).filter(|_| is_level(word)) {
@@ -68,6 +75,16 @@ fn of_word(text: &str) -> Option<(LogLevel, &str)> {
         rest = behind;
     }
     None
+}
+
+/// The level of which a letter stands in brackets.
+fn letter(word: &str) -> Option<LogLevel> {
+    match word.strip_suffix(']')?.trim_start_matches('[') {
+        "E" | "F" => Some(LogLevel::Error),
+        "W" => Some(LogLevel::Warning),
+        "I" | "D" | "V" => Some(LogLevel::Note),
+        _ => None,
+    }
 }
 
 /// A message behind the marks, names and places that follow a level: `- data - text`, `[core.py:7] text`, `__main__:main:12 - text`, `data.py:7 -- text`.
@@ -122,6 +139,9 @@ mod tests {
             ("E1126 10:00:00.123456 42 data.py:7] RuntimeError: x", error("RuntimeError: x")),
             ("[E626 06:24:44.903881913 ProcessGroupNCCL.cpp:616] cut", error("cut")),
             ("time=1 level=fatal msg=\"no disk\"", error("no disk\"")),
+            ("[11/26/2026-10:00:00] [TRT-LLM] [RANK 3] [E] it failed", error("it failed")),
+            ("[TensorRT-LLM][ERROR] it failed", error("it failed")),
+            ("a matrix [E] of errors", None),
             ("ERROR: Training failed.", error("Training failed.")),
             ("W1126 10:00:00.1 42 a.py:7] x", Some((LogLevel::Warning, "x"))),
             ("trainer - INFO - error 3", Some((LogLevel::Note, "error 3"))),

@@ -151,6 +151,7 @@ fn is_launcher(line: &str) -> bool {
         || line.contains("] (raylet) ")
         || behind_process(line).is_some_and(is_open_mpi)
         || line.starts_with("*** An error occurred in MPI_")
+        || ends::is_pod(line)
         || line.starts_with('[') && line.contains("][btl_tcp_")
         || line.contains(": error while loading shared libraries: ")
         || line.contains(": symbol lookup error: ")
@@ -188,9 +189,18 @@ fn is_kernel(line: &str) -> bool {
     uptime.is_some_and(|(time, _)| is_uptime(time) || is_date(time))
         || line.strip_prefix("GPU ").and_then(|rest| rest.split_once(": FAULTY")).is_some_and(|(gpu, _)| is_number(gpu))
         || line.starts_with("NVRM: ")
+        || is_fabric_manager(line)
         || [" kernel: ", " nv-fabricmanager["]
             .iter()
             .any(|program| line.split_once(program).is_some_and(|(head, _)| head.len() < 80))
+}
+
+/// What the fabric manager writes to its own log: `[Nov 20 2026 11:02:13] [ERROR] [tid 3214] …`.
+fn is_fabric_manager(line: &str) -> bool {
+    let behind_level = || line.rsplit_once("] [tid ");
+    has(line, finder!(b"] [tid "))
+        && behind_level().and_then(|(head, rest)| Some((head.rsplit_once('[')?.1, rest.split_once("] ")?.0)))
+            .is_some_and(|(level, thread)| level_of(level).is_some() && is_number(thread))
 }
 
 /// `Mon Nov 23 05:00:00 2026` of `dmesg -T`.

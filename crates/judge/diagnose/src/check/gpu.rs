@@ -83,7 +83,7 @@ fn sensors(devices: &[GpuDevice], report: &mut AreaReport) {
     if !is_amd(devices) {
         for gpu in devices.iter().filter(|gpu| gpu.readable == Some(false)) {
             let report = report.about(format!("GPU {}", gpu.index));
-            report.fail(ITEM, "nothing of it can be read", Some(Code::GpuError), OF_NVIDIA);
+            report.fail(ITEM, "do not answer: nothing of the GPU can be read", Some(Code::GpuError), OF_NVIDIA);
         }
         return;
     }

@@ -51,8 +51,26 @@ pub(super) fn read(line: &str) -> Option<RankEnd> {
     Some(RankEnd { told_by: EndTeller::List, command: Some(name.to_string()), ..RankEnd::of(how) })
 }
 
-/// A row of `kubectl get pods`, with the namespace in front or without: NAME READY STATUS RESTARTS AGE. The statuses are kubelet's and the API's
-/// (`pkg/printers/internalversion/printers.go`, `pkg/kubelet/events`, `pkg/kubelet/kuberuntime`).
+/// Whether a line is a row of `kubectl get pods`.
+pub(crate) fn is_pod(line: &str) -> bool {
+    pod_row(line).is_some()
+}
+
+/// The name and the status in a row of `kubectl get pods`, with the namespace in front or without: NAME READY STATUS RESTARTS AGE.
+fn pod_row(line: &str) -> Option<(&str, &str)> {
+    let mut words = line.split_whitespace();
+    let mut name = words.next()?;
+    let is_ready = |word: &str| word.split_once('/').is_some_and(|(up, all)| is_number(up) && is_number(all));
+    let mut ready = words.next()?;
+    if !is_ready(ready) {
+        (name, ready) = (ready, words.next()?);
+    }
+    let (status, restarts) = (words.next()?, words.next()?);
+    (is_ready(ready) && is_number(restarts)).then_some((name, status))
+}
+
+/// A pod that ended. The statuses are kubelet's and the API's (`pkg/printers/internalversion/printers.go`, `pkg/kubelet/events`,
+/// `pkg/kubelet/kuberuntime`).
 fn pod(line: &str) -> Option<(&str, Ended)> {
     const FAILED: [&str; 13] = [
         "Error",
@@ -69,17 +87,14 @@ fn pod(line: &str) -> Option<(&str, Ended)> {
         "UnexpectedAdmissionError",
         "Unknown",
     ];
-    let words: Vec<&str> = line.split_whitespace().take(6).collect();
-    let is_ready = |word: &&str| word.split_once('/').is_some_and(|(up, all)| is_number(up) && is_number(all));
-    let at = words.iter().position(is_ready).filter(|at| (1..=2).contains(at))?;
-    let [status, restarts, ..] = words[at + 1..] else { return None };
+    let (name, status) = pod_row(line)?;
     let how = match status.trim_start_matches("Init:") {
         "OOMKilled" => Ended::Killed("Out Of Memory".into()),
         "Completed" => Ended::Success,
         status if FAILED.contains(&status) => Ended::Exit(None),
         _ => return None,
     };
-    is_number(restarts).then_some((words[at - 1], how))
+    Some((name, how))
 }
 
 /// A row of `kubectl get jobs` of a job that is given up (Kubernetes 1.31 and later: NAME STATUS COMPLETIONS DURATION AGE), of PyTorchJobs, MPIJobs and the

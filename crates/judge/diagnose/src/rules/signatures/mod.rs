@@ -8,7 +8,7 @@ mod gpu_memory;
 
 use crate::case::Case;
 use crate::data::Cause;
-use crate::lines::Line;
+use crate::lines::{Line, are_of_one_pod, is_event};
 use book::Role;
 use busbw_model::node::Bound;
 use busbw_model::{Code, Evidence, Finding, NodeFacts, Severity, Speaker};
@@ -50,7 +50,7 @@ fn is_disproved(case: &Case, cause: &Cause) -> bool {
 struct MatchedLines<'a> {
     printed: Vec<&'a Line<'a>>,
     with: bool,
-    without: bool,
+    without: Vec<&'a Line<'a>>,
 }
 
 impl<'a> MatchedLines<'a> {
@@ -59,15 +59,18 @@ impl<'a> MatchedLines<'a> {
             Role::Printed(_) if self.printed.last().is_some_and(|last| last.source.place == line.source.place) => {}
             Role::Printed(_) => self.printed.push(line),
             Role::With(_) => self.with = true,
-            Role::Without(_) => self.without = true,
+            Role::Without(_) => self.without.push(line),
         }
     }
 
     fn finding(&self, case: &Case, cause: &Cause) -> Option<Finding> {
-        if self.without || !self.with && !cause.with.is_empty() {
+        if !self.with && !cause.with.is_empty() {
             return None;
         }
-        let printed = || self.printed.iter().copied();
+        let taken_back = |line: &Line| {
+            self.without.iter().any(|other| !is_event(line.text.trim()) || are_of_one_pod(&case.lines, line, other))
+        };
+        let printed = || self.printed.iter().copied().filter(|line| !taken_back(line));
         let mut standing: Vec<&Line> = printed().filter(|line| !case.refuters.refute(cause.until, line)).collect();
         let is_open = standing.is_empty();
         if is_open {
