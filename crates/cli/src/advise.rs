@@ -4,10 +4,11 @@ use crate::flags::{Output, RulesFile, Screen, TableFormat};
 use crate::{output, rules};
 use busbw_diagnose::known_faults::situation::Situation;
 use busbw_diagnose::known_faults::table::{Condition, FEATURES};
-use busbw_diagnose::known_faults::{advise, advise_run, likest, told};
+use busbw_diagnose::known_faults::{advise, advise_run, likest, nearest, told};
 use busbw_diagnose::{Book, Case, UserFacts};
 use busbw_ingest::{ReadOptions, Source, read, stated_versions};
 use busbw_model::{Advised, Component, Consequence, KnownFault, Run, Version};
+use busbw_predict::cluster::product;
 use busbw_probe::Root;
 use busbw_report::{json, text};
 use clap::builder::PossibleValuesParser;
@@ -36,7 +37,7 @@ pub struct Advise {
 
     /// Versions to ask about: nccl=2.28.9,driver=580.95
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = version)]
-    versions: Vec<(Component, Version)>,
+    versions: Vec<(String, Version)>,
 
     /// Architecture of the processors
     #[arg(long, value_name = "ARCH", value_parser = PossibleValuesParser::new(["x86_64", "aarch64"]))]
@@ -92,11 +93,13 @@ Exit status:
   2  nothing readable, or bad usage
   3  no version is known";
 
-fn version(text: &str) -> Result<(Component, Version), String> {
+/// A program and its version. Lists of what is installed name programs that have no table as well.
+fn version(text: &str) -> Result<(String, Version), String> {
     let (name, version) = text.split_once('=').ok_or("write a name and a version: nccl=2.28.9")?;
-    let names = || Component::ALL.map(Component::name).join(", ");
-    let component = Component::from_name(name.trim()).ok_or_else(|| format!("{name:?}: choose one of {}", names()))?;
-    Ok((component, version.parse()?))
+    match nearest(name.trim()).filter(|_| Component::from_name(name.trim()).is_none()) {
+        Some(near) => Err(format!("{name:?}: did you mean {near}?", near = near.name())),
+        None => Ok((name.trim().to_owned(), version.parse()?)),
+    }
 }
 
 fn condition(text: &str) -> Result<(Condition, String), String> {
@@ -114,9 +117,10 @@ fn condition(text: &str) -> Result<(Condition, String), String> {
     }
 }
 
+/// A model, which need not be known: tables name parts of GPUs, too (`gfx1201`).
 fn gpu(name: &str) -> Result<String, String> {
-    let known = busbw_predict::cluster::product(name).is_some();
-    known.then(|| name.to_owned()).ok_or_else(|| "names no GPU that busbw knows; write H100, GB200, MI300X …".into())
+    let is_model = product(name).is_some() || name.contains(|c: char| c.is_ascii_digit());
+    is_model.then(|| name.to_owned()).ok_or_else(|| "names no GPU; write H100, GB200, MI300X …".into())
 }
 
 fn fabrics() -> PossibleValuesParser {
@@ -132,6 +136,7 @@ fn features() -> PossibleValuesParser {
 }
 
 pub fn run(flags: &Advise) -> Result<ExitCode, String> {
+    flags.say_what_is_not_known();
     let book = rules::book(flags.rules.files())?;
     let files: Vec<&Path> = flags.files.iter().chain(&flags.from).map(PathBuf::as_path).collect();
     let (mut advised, known) = match files.as_slice() {
@@ -207,13 +212,28 @@ fn texts(files: &[&Path]) -> Vec<String> {
 }
 
 impl Advise {
+    /// Names what the flags tell that no table knows: the answer is without it.
+    fn say_what_is_not_known(&self) {
+        let has_none = |name: &&String| Component::from_name(name).is_none();
+        for name in self.versions.iter().map(|(name, _)| name).filter(has_none) {
+            output::say(format_args!("{name} is left out: no table of known faults is about it"));
+        }
+        for gpu in self.gpu.iter().filter(|gpu| product(gpu).is_none()) {
+            output::say(format_args!(
+                "busbw does not know the GPU {gpu}: of faults of certain GPUs it cannot say whether they can hit you"
+            ));
+        }
+    }
+
     /// With what the flags tell.
     fn told(&self, mut known: Situation) -> Situation {
-        for (component, version) in &self.versions {
-            known.uses(*component, version.clone());
+        for (name, version) in &self.versions {
+            Component::from_name(name).into_iter().for_each(|component| known.uses(component, version.clone()));
         }
         self.arch.iter().for_each(|arch| known.tell_arch(arch));
         self.gpu.iter().for_each(|gpu| known.tell_gpu(gpu));
+        // Where no model of that name is known, a table may name it among what shows a fault.
+        self.gpu.iter().for_each(|gpu| known.prints(gpu));
         self.nodes.iter().for_each(|nodes| known.tell_nodes(*nodes as usize));
         if !self.fabric.is_empty() {
             known.tell_fabrics(&self.fabric.iter().map(String::as_str).collect::<Vec<_>>());

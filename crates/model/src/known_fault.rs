@@ -155,10 +155,13 @@ impl Component {
 
     /// The component of a name; `driver` and `torch` are understood as well.
     pub fn from_name(name: &str) -> Option<Self> {
-        let name = match name {
+        let name = name.to_ascii_lowercase().replace('_', "-");
+        let name = match name.as_str() {
             "driver" => "nvidia-driver",
             "torch" => "pytorch",
             "linux" => "kernel",
+            "openmpi" | "ompi" => "open-mpi",
+            "trtllm" | "trt-llm" => "tensorrt-llm",
             "megatron" => "megatron-core",
             "jaxlib" => "jax",
             "pytorch-lightning" => "lightning",

@@ -3,7 +3,7 @@
 use crate::case::Case;
 use crate::lines::{Line, is_event};
 use crate::words::KNOWN;
-use busbw_model::{Ended, Judged, LogLevel, Place, Speaker, Statement, Subject};
+use busbw_model::{Ended, Judged, LogLevel, Place, RankEnd, Speaker, Statement, Subject};
 
 /// A question about it.
 pub(crate) fn judge(case: &Case) -> Option<Judged> {
@@ -14,7 +14,11 @@ pub(crate) fn judge(case: &Case) -> Option<Judged> {
             || tells_status(one.text())
             || !case.refuters.ended_well() && (is_last_word(one.text()) || may_fail(one))
     };
-    let is_end = |place: Place| run.ends.iter().any(|end| end.source.place == place) && !case.refuters.survived(place);
+    let ends_at = |place: Place| run.ends.iter().filter(move |end| end.source.place == place);
+    // Of an exception that it logged a program may have gone on: where nothing follows, that is the question.
+    let is_logged = |end: &RankEnd| end.is_handled() && !case.refuters.may_be_last(end);
+    let is_all = run.communicators.is_empty() && !case.refuters.ended_well();
+    let is_end = |place: Place| ends_at(place).any(|end| !is_logged(end)) && !case.refuters.survived(place);
     let is_last = |place: Place| case.refuters.is_last(place) && !is_end(place);
     let knows = |line: &&Line| {
         let is_harmless = || KNOWN.harmless.iter().any(|words| line.text.contains(words));
@@ -28,10 +32,15 @@ pub(crate) fn judge(case: &Case) -> Option<Judged> {
             && match line.speaker {
                 Speaker::Kernel => false,
                 Speaker::NcclWarn => true,
-                _ => said(),
+                _ => said() || is_all && ends_at(place).any(is_logged),
             }
     };
-    let last = case.lines.iter().filter(reports).find(|line| !at(line.source.place).any(|line| knows(&line)))?.source;
+    let last = case
+        .lines
+        .iter()
+        .filter(reports)
+        .find(|line| ends_at(line.source.place).any(is_logged) || !at(line.source.place).any(|line| knows(&line)))?
+        .source;
     let text = last.text.trim();
     let how = format!("ends with `{text}`");
     let question = format!("The last line may report a failure, and no rule knows it: `{text}`. Did the run end well?");

@@ -16,18 +16,47 @@ pub fn progress(run: &Run) -> Vec<Progress> {
     let rows = rows.map(|row| Progress { place: row.source.place, is_row: true });
     let of_program = run.statements.iter().filter(|one| one.speaker == Speaker::Program);
     let said = of_program.filter_map(|one| {
-        let words = || one.text().split([' ', '\t', '=', ':', ',', '|']).filter(|word| !word.is_empty());
-        let number =
-            |word: &&str| word.trim_matches(['#', '(', ')', '[', ']']).parse::<f64>().is_ok_and(f64::is_finite);
-        let figures = words().filter(number).count();
-        let all = words().count();
+        let (figures, words) = figures(one.text());
         // A process that ends prints its bar of tqdm once more; a full one shows that it got there.
         let is_full_bar = one.text().contains("100%|");
         // Megatron-LM: ` iteration      190/    1000 | elapsed time per iteration (ms): 1839.6 | lm loss: 7.28 |`.
         let cells =
-            one.text().split('|').filter(|cell| cell.rsplit(": ").next().is_some_and(|value| number(&value.trim())));
-        let enough = figures >= 2 && figures * 3 >= all || is_full_bar || cells.count() >= 3;
-        enough.then_some(Progress { place: one.source.place, is_row: figures == all })
+            one.text().split('|').filter(|cell| cell.rsplit(": ").next().is_some_and(|value| is_number(value.trim())));
+        let enough = figures >= 2 && figures * 3 >= words || is_full_bar || cells.count() >= 3;
+        enough.then_some(Progress { place: one.source.place, is_row: figures == words })
     });
     rows.chain(said).collect()
+}
+
+fn is_number(word: &str) -> bool {
+    word.trim_matches(['#', '(', ')', '[', ']']).parse::<f64>().is_ok_and(f64::is_finite)
+}
+
+/// How many figures a line has, and words with them: without its logger's head, and what only tells which process speaks.
+fn figures(text: &str) -> (usize, usize) {
+    let words = text.split([' ', '\t']).filter(|word| !is_of_head(word));
+    let parts = words.flat_map(|word| word.split(['=', ':', ',', '|'])).filter(|part| !part.is_empty());
+    let (mut figures, mut all, mut names) = (0, 0, false);
+    for part in parts {
+        if !names {
+            all += 1;
+            figures += usize::from(is_number(part));
+        }
+        names = is_name_of_process(part);
+    }
+    (figures, all)
+}
+
+/// Whether the number behind a word names a process or a device, which says nothing of how far it is.
+fn is_name_of_process(word: &str) -> bool {
+    let word = word.trim_start_matches(|c: char| !c.is_ascii_alphabetic()).to_ascii_lowercase();
+    ["rank", "world_size", "pid", "device", "gpu"].contains(&word.as_str()) || word.ends_with("_rank")
+}
+
+/// Whether a word stands in front of a message: a time, `18:25:50,714`, a process, `[19213]`, a place in the program, `[launch_utils.py:327]`.
+fn is_of_head(word: &str) -> bool {
+    let digits = |part: &str| part.bytes().all(|b| b.is_ascii_digit() || matches!(b, b',' | b'.' | b']'));
+    let is_time = word.matches(':').count() == 2 && word.trim_start_matches('[').split(':').all(digits);
+    let is_process = word.starts_with('[') && word.ends_with(']') && is_number(word);
+    is_time || is_process || [".py:", ".cc:", ".cpp:"].iter().any(|file| word.contains(file))
 }

@@ -45,11 +45,12 @@ fn is_nccl_tests(line: &str) -> bool {
 
 /// `libfabric:1612792:1751035971::core:core:ofi_shm_map():171<warn> …`; what UCX
 /// dies of, `[host:1:0:1] ib_mlx5_log.c:143  Transport …` (`ucs_fatal_error_message` of its `debug/assert.c`); Cray MPICH's way to GPUs,
-/// `GTL_DEBUG: [0] hsa_amd_ipc_memory_attach (in gtlt_hsa_ops.c at line 1544): …`.
+/// `GTL_DEBUG: [0] hsa_amd_ipc_memory_attach (in gtlt_hsa_ops.c at line 1544): …`, `(GTL DEBUG: 1) cuIpcOpenMemHandle: invalid argument, …`.
 fn is_net_library(line: &str) -> bool {
     line.strip_prefix("libfabric:").is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
         || is_ucx(line)
         || line.starts_with("GTL_DEBUG: [")
+        || line.starts_with("(GTL DEBUG: ")
         || is_nvshmem(line)
         || is_psm(line)
         || has(line, finder!(b"WARN: Function: ")) && line.contains(" Line: ")
@@ -199,7 +200,8 @@ fn is_kernel(line: &str) -> bool {
 fn is_fabric_manager(line: &str) -> bool {
     let behind_level = || line.rsplit_once("] [tid ");
     has(line, finder!(b"] [tid "))
-        && behind_level().and_then(|(head, rest)| Some((head.rsplit_once('[')?.1, rest.split_once("] ")?.0)))
+        && behind_level()
+            .and_then(|(head, rest)| Some((head.rsplit_once('[')?.1, rest.split_once("] ")?.0)))
             .is_some_and(|(level, thread)| level_of(level).is_some() && is_number(thread))
 }
 

@@ -87,6 +87,13 @@ fn prospect<'a>(
         let direct: Vec<_> = hypotheses.iter().filter_map(|one| one.cluster.with_peer_to_peer()).collect();
         hypotheses.extend(direct.into_iter().filter_map(|cluster| Hypothesis::of(test, collective, cluster, known)));
     }
+    // Whether GPUDirect could be on is open where it would be much faster, and no NIC is guessed.
+    if given.nics.is_some() || case.has_rdma() {
+        let sound = hypotheses.iter().filter(|one| one.fit == Fit::Within);
+        let direct: Vec<_> = sound.filter_map(|one| one.cluster.with_gpu_direct()).collect();
+        let direct = direct.into_iter().filter_map(|cluster| Hypothesis::of(test, collective, cluster, known));
+        hypotheses.extend(direct.filter(|one| one.fit == Fit::Below));
+    }
     // What a variable costs is no yardstick.
     let over_tcp = |one: &Hypothesis| one.cluster.nics.as_ref().is_some_and(|nics| nics.transport == NetTransport::Tcp);
     let on_sockets = (given.nics.is_some() || case.has_rdma()) && hypotheses.iter().all(over_tcp);

@@ -39,7 +39,7 @@ pub(super) fn of(prospect: &Prospect) -> String {
             setting::words(&fits.cluster),
             fits.largest.busbw
         ),
-        (_, Some(other)) if fits.fit != Fit::Below => {
+        (_, Some(other)) if fits.fit != Fit::Below && share(fits) != share(other) => {
             let (one, two, ask) = difference(&fits.cluster, &other.cluster);
             format!("{said} is {} of what {one} should give, {} of {two}. {ask}", share(fits), share(other))
         }
@@ -94,10 +94,16 @@ fn difference(a: &Cluster, b: &Cluster) -> (String, String, &'static str) {
         return both(sockets, "Are all its GPUs on one socket? Add the output of `nvidia-smi topo -m`");
     }
     match (&a.nics, &b.nics) {
+        (Some(one), Some(two)) if (one.count, one.rate, one.transport) == (two.count, two.rate, two.transport) => {
+            both(nics, GPU_DIRECT)
+        }
         (Some(one), Some(two)) if (one.count, one.rate) == (two.count, two.rate) => both(nics, NETWORK),
         _ => both(nics, NICS),
     }
 }
+
+const GPU_DIRECT: &str = "Is GPUDirect RDMA meant to be off? See on each host: `lsmod | grep peermem; nvidia-smi topo -m`, and where \
+    NCCL_NET_GDR_LEVEL is set; run once with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET,GRAPH and give that log";
 
 const NETWORK: &str =
     "Which network do they use? Run once with NCCL_DEBUG=INFO and give that log too, or describe it with --cluster";

@@ -12,6 +12,7 @@ mod take;
 
 pub use built_in::all;
 pub use likeness::likest;
+pub use names::nearest;
 
 use crate::case::Case;
 use crate::data::Until;

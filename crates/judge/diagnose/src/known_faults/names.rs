@@ -3,6 +3,7 @@
 use super::situation::Situation;
 use super::table::Condition;
 use crate::words::KNOWN;
+use busbw_model::Component;
 use busbw_predict::cluster::product;
 use std::collections::BTreeSet;
 
@@ -11,6 +12,20 @@ const HOSTS: [&str; 7] = ["node", "host", "server", "machine", "instance", "per"
 const BESIDE: usize = 4;
 /// Words of a name such as `RTX PRO 6000`.
 const SERIES: usize = 3;
+
+/// The component that a misspelt name means, where one is near: a letter away, a long name two.
+///
+/// ```
+/// use busbw_diagnose::known_faults::nearest;
+/// assert_eq!(nearest("ncll").map(|near| near.name()), Some("nccl"));
+/// assert!(nearest("numpy").is_none());
+/// ```
+pub fn nearest(name: &str) -> Option<Component> {
+    const LONG: usize = 8;
+    let distances = Component::ALL.into_iter().map(|known| (strsim::levenshtein(known.name(), name), known));
+    let (letters, nearest) = distances.min_by_key(|(letters, _)| *letters)?;
+    (letters <= if name.len() < LONG { 1 } else { 2 }).then_some(nearest)
+}
 
 impl Situation {
     /// What names in a text of people's show, where no log of NCCL's tells better what was in use.

@@ -355,6 +355,16 @@ impl Cluster {
         Some(direct)
     }
 
+    /// The same with NICs that reach the GPUs' memory themselves, where they should copy through host memory and these GPUs can be reached.
+    pub fn with_gpu_direct(&self) -> Option<Cluster> {
+        let can = HARDWARE.find_gpu(&Words::of(&self.gpu.name)).is_some_and(|model| model.gpu_direct);
+        let mut direct = self.clone();
+        let nics =
+            direct.nics.as_mut().filter(|nics| can && !nics.gpu_direct && nics.transport != NetTransport::Tcp)?;
+        nics.gpu_direct = true;
+        Some(direct)
+    }
+
     /// From so many times the predicted time on small messages take too long. No published machine that is sound takes 1.6 times of it
     /// (docs/prediction.md), and 2.5 where one process drives all GPUs of a host and nothing tells so. Kernel sockets and copies depend on
     /// the host, and no latency of more than 8 hosts is published.

@@ -280,7 +280,12 @@ fn network(cluster: &Cluster, nics: &Nics, measured: &Measured) -> Network {
         hold(measured.sockets_host.value, "kernel sockets: copies through host memory");
     } else if !nics.gpu_direct {
         let gpus = cluster.domain_gpus().clamp(1, STAGING_GPUS) as f64;
-        let pcie = if nics.pcie.0 > 0.0 { nics.pcie.0.max(PCIE_3) / PCIE_3 } else { 1.0 };
+        // The GPU copies; what its NIC's slot carries is less where the NIC is an older one.
+        let of_gpu = match cluster.links {
+            GpuLinks::Pcie { per_gpu, .. } | GpuLinks::Single { per_gpu } => per_gpu.0,
+            _ => 0.0,
+        };
+        let pcie = nics.pcie.0.max(of_gpu).max(PCIE_3) / PCIE_3;
         hold(measured.staged.value * gpus * pcie, "no GPUDirect RDMA: copies through host memory");
     }
     network

@@ -40,6 +40,7 @@ pub(super) fn read(line: &str) -> Option<EndLine> {
     }
     let readers = [
         crash,
+        julia,
         runtime,
         amd,
         launchers::shell,
@@ -80,10 +81,13 @@ pub(crate) fn is_of_nccl_program(line: &str) -> bool {
 }
 
 /// Open MPI's `[host:pid] *** Process received signal ***` and `[host:pid] Signal: Segmentation fault (11)`, UCX's
-/// `[host:pid:0:tid] Caught signal 11 (Segmentation fault: …)`.
+/// `[host:pid:0:tid] Caught signal 11 (Segmentation fault: …)`, also without the process.
 fn crash(line: &str) -> Option<RankEnd> {
     if let Some(signal) = line.strip_prefix("Signal: ").or_else(|| line.strip_prefix("*** SIG")) {
         return bare_signal(line, signal);
+    }
+    if let Some(signal) = line.strip_prefix("Caught signal ") {
+        return caught_signal(signal).map(RankEnd::of);
     }
     let (process, text) = line.strip_prefix('[')?.split_once("] ")?;
     let (host, pid) = process.split_once(':')?;
@@ -94,11 +98,23 @@ fn crash(line: &str) -> Option<RankEnd> {
         let (name, number) = signal.rsplit_once(" (")?;
         by_signal(leading(number)?, name)
     } else {
-        let rest = text.strip_prefix("Caught signal ")?;
-        let (number, rest) = part_digits(rest);
-        by_signal(number.parse().ok()?, rest.trim_start().strip_prefix('(')?.split([':', ')']).next()?)
+        caught_signal(text.strip_prefix("Caught signal ")?)?
     };
     Some(RankEnd { host: Some(host.to_string()), pid: leading(pid), ..RankEnd::of(how) })
+}
+
+/// `11 (Segmentation fault: address not mapped …)`.
+fn caught_signal(text: &str) -> Option<Ended> {
+    let (number, rest) = part_digits(text);
+    Some(by_signal(number.parse().ok()?, rest.trim_start().strip_prefix('(')?.split([':', ')']).next()?))
+}
+
+/// Julia's `[4242] signal 11 (1): Segmentation fault`, up to 1.10 `[4242] signal (11.1): Segmentation fault` (`jl_critical_error` of `src/signal-handling.c`).
+fn julia(line: &str) -> Option<RankEnd> {
+    let (pid, text) = line.strip_prefix('[')?.split_once("] signal ")?;
+    let (signal, name) = text.split_once("): ")?;
+    let number = leading(signal.trim_start_matches('('))?;
+    Some(RankEnd { pid: Some(leading(pid)?), ..RankEnd::of(by_signal(number, name.trim_end())) })
 }
 
 /// Open MPI's `Signal: Segmentation fault (11)` where somebody left out the process, glog's `*** SIGSEGV (@0x0) received by PID 4242 (TID …) …`, Abseil's
@@ -163,6 +179,10 @@ fn runtime(line: &str) -> Option<RankEnd> {
         line.trim_end().to_string()
     } else if let Some(what) = assertion(line) {
         what
+    } else if let Some(message) = failure_with_place(line) {
+        let how = crashed(&format!("fatal error: {message}"));
+        let rank = line.strip_prefix("ERROR on proc ").and_then(leading);
+        return Some(RankEnd { ranks: rank.into_iter().collect(), ..RankEnd::of(how) });
     } else if let Some(reason) = line.strip_prefix("Fatal Python error: ") {
         reason.to_string()
     } else {
@@ -171,6 +191,16 @@ fn runtime(line: &str) -> Option<RankEnd> {
         format!("panic at {}", place.trim_end_matches(':'))
     };
     Some(RankEnd::of(crashed(&what)))
+}
+
+/// LAMMPS's `ERROR: text (src/pair.cpp:57)` and `ERROR on proc 3: …` (`src/error.cpp`), behind which it calls `MPI_Abort`: what failed.
+fn failure_with_place(line: &str) -> Option<&str> {
+    let (head, said) = line.trim_end().split_once(": ")?;
+    let (what, place) = said.strip_suffix(')')?.rsplit_once(" (")?;
+    let (file, number) = place.rsplit_once(':')?;
+    let is_file = [".cpp", ".h"].iter().any(|ending| file.ends_with(ending)) && !file.contains(' ');
+    let fails = head == "ERROR" || head.starts_with("ERROR on proc ");
+    (fails && is_file && number.bytes().all(|b| b.is_ascii_digit())).then_some(what)
 }
 
 /// What GNU's C++ runtime says of a program that it ends without an exception (`libsupc++/vterminate.cc`, `pure.cc`).

@@ -119,13 +119,19 @@ fn mpirun(line: &str) -> Option<RankEnd> {
 }
 
 /// What MPI says of a rank that gives up: MPICH's `Abort(15) on node 7 (rank 7 in comm 0): Fatal error in PMPI_Wait: Other MPI error`, up to 3.2
-/// `Fatal error in PMPI_Wait: Other MPI error, error stack:`, Cray's `MPICH ERROR
+/// `Fatal error in PMPI_Wait: Other MPI error, error stack:`, of a program's own abort alone `application called MPI_Abort(MPI_COMM_WORLD, 1) - process 3`, Cray's `MPICH ERROR
 /// [Rank 7] [job id 1.0] [date] [n1] - Abort(15) (rank 7 in comm 0): Fatal error in …`, Open MPI's `MPI_ABORT was invoked on rank 3 in communicator …`;
 /// text-generation-inference of its shards: `Shard process was signaled to shutdown with signal 7 rank=1`.
 pub(super) fn mpi(line: &str) -> Option<RankEnd> {
     let of_rank = |text: &str| leading(text).into_iter().collect::<Vec<u32>>();
     if let Some(rest) = line.strip_prefix("MPI_ABORT was invoked on rank ") {
         return Some(RankEnd { ranks: of_rank(rest), ..RankEnd::of(Ended::Exit(None)) });
+    }
+    if let Some(rest) = line.strip_prefix("application called MPI_Abort(") {
+        // A program may leave by it with 0.
+        let (code, rank) = rest.rsplit_once(") - process ")?;
+        let code: i32 = code.rsplit(", ").next()?.parse().ok()?;
+        return (code != 0).then(|| RankEnd { ranks: of_rank(rank), ..RankEnd::of(Ended::Exit(Some(code))) });
     }
     if let Some((_, rest)) = parted(line, finder!(b" process was signaled to shutdown with signal ")) {
         let (signal, rest) = part_digits(rest);
