@@ -51,6 +51,8 @@ fn is_net_library(line: &str) -> bool {
         || is_ucx(line)
         || line.starts_with("GTL_DEBUG: [")
         || line.starts_with("(GTL DEBUG: ")
+        || line.starts_with("mlx5: ") && line.contains(": got completion with error:")
+        || line.starts_with("cxil_map: ")
         || is_nvshmem(line)
         || is_psm(line)
         || has(line, finder!(b"WARN: Function: ")) && line.contains(" Line: ")

@@ -106,7 +106,12 @@ fn crash(line: &str) -> Option<RankEnd> {
 /// `11 (Segmentation fault: address not mapped …)`.
 fn caught_signal(text: &str) -> Option<Ended> {
     let (number, rest) = part_digits(text);
-    Some(by_signal(number.parse().ok()?, rest.trim_start().strip_prefix('(')?.split([':', ')']).next()?))
+    let told = rest.trim_start().strip_prefix('(')?;
+    let mut how = by_signal(number.parse().ok()?, told.split([':', ')']).next()?);
+    if let (Ended::Crash { message, .. }, Some((_, why))) = (&mut how, told.split_once(": ")) {
+        *message = why.trim_end_matches(')').to_string();
+    }
+    Some(how)
 }
 
 /// Julia's `[4242] signal 11 (1): Segmentation fault`, up to 1.10 `[4242] signal (11.1): Segmentation fault` (`jl_critical_error` of `src/signal-handling.c`).
@@ -131,11 +136,13 @@ fn bare_signal(line: &str, signal: &str) -> Option<RankEnd> {
     Some(RankEnd::of(by_signal(number.strip_suffix(')')?.parse().ok()?, name)))
 }
 
-/// `[host:pid] [ 1] /lib/libnccl.so.2(+0x14e63f)[0x7bdb0174e63f]`: `libnccl.so.2`, unless the C library's.
+/// The library of a frame, unless the C library's or a crash handler's: `[host:pid] [ 1] /lib/libnccl.so.2(+0x14e63f)[0x7bdb0174e63f]` of Open MPI,
+/// ` 4  /lib/libucp.so.0(ucp_dt_pack+0x69) [0x15548b6e9109]` of UCX.
 fn library(line: &str) -> Option<String> {
-    const OF_THE_SYSTEM: [&str; 4] = ["libc.so", "libpthread", "ld-linux", "libc-"];
-    let (_, frame) = line.strip_prefix('[')?.split_once("] [")?;
-    let (number, path) = frame.trim_start().split_once("] ")?;
+    const OF_THE_SYSTEM: [&str; 5] = ["libc.so", "libpthread", "ld-linux", "libc-", "libucs.so"];
+    let of_open_mpi = || line.strip_prefix('[')?.split_once("] [")?.1.trim_start().split_once("] ");
+    let of_ucx = || line.split_once("  /").filter(|_| line.ends_with(']') && line.contains("+0x"));
+    let (number, path) = of_open_mpi().or_else(of_ucx)?;
     number.parse::<u32>().ok()?;
     let name = path.split('(').next()?.rsplit('/').next()?;
     (!name.is_empty() && !OF_THE_SYSTEM.iter().any(|start| name.starts_with(start))).then(|| name.to_string())
@@ -179,6 +186,8 @@ fn runtime(line: &str) -> Option<RankEnd> {
         line.trim_end().to_string()
     } else if let Some(what) = assertion(line) {
         what
+    } else if let Some(message) = of_openacc(line) {
+        message.to_string()
     } else if let Some(message) = failure_with_place(line) {
         let how = crashed(&format!("fatal error: {message}"));
         let rank = line.strip_prefix("ERROR on proc ").and_then(leading);
@@ -201,6 +210,16 @@ fn failure_with_place(line: &str) -> Option<&str> {
     let is_file = [".cpp", ".h"].iter().any(|ending| file.ends_with(ending)) && !file.contains(' ');
     let fails = head == "ERROR" || head.starts_with("ERROR on proc ");
     (fails && is_file && number.bytes().all(|b| b.is_ascii_digit())).then_some(what)
+}
+
+/// What the OpenACC runtime of NVIDIA's compilers ends a program with: `FATAL ERROR: data in PRESENT clause was not found on device 1: name=x …`,
+/// `Accelerator Fatal Error: call to cuMemAlloc returned error 2 (CUDA_ERROR_OUT_OF_MEMORY): Out of memory`.
+fn of_openacc(line: &str) -> Option<&str> {
+    const CLAUSES: [&str; 2] = ["data in ", "variable in data clause "];
+    let of_data =
+        line.strip_prefix("FATAL ERROR: ").filter(|said| CLAUSES.iter().any(|clause| said.starts_with(clause)));
+    let said = of_data.or_else(|| line.strip_prefix("Accelerator Fatal Error: "))?;
+    Some(said.split(": name=").next().unwrap_or(said).trim_end())
 }
 
 /// What GNU's C++ runtime says of a program that it ends without an exception (`libsupc++/vterminate.cc`, `pure.cc`).

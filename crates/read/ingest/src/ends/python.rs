@@ -15,6 +15,7 @@ pub(crate) fn beginning(body: &str) -> Option<EndLine> {
         _ if text.starts_with(HEADER) || is_of_notebook(text) || is_of_box(text) => {
             Some(EndLine::Header { logged: false })
         }
+        _ if is_in_message(text) => Some(EndLine::Header { logged: true }),
         _ if SURVIVED.iter().any(|start| text.starts_with(start)) => Some(EndLine::Survived),
         _ => None,
     }
@@ -52,6 +53,15 @@ const SURVIVED: [&str; 6] = [
 ];
 
 const HEADER: &str = "Traceback (most recent call last):";
+
+/// A header at the end of a sentence: what the program says it made of the exception, `Import of x from y failed with: Traceback (most recent call last):`.
+fn is_in_message(text: &str) -> bool {
+    /// Labels have fewer.
+    const WORDS: usize = 3;
+    let said = text.trim_end().strip_suffix(HEADER).and_then(|said| said.strip_suffix(": "));
+    let is_word = |word: &&str| word.bytes().all(|b| b.is_ascii_alphabetic());
+    said.is_some_and(|said| !said.starts_with(['[', '(']) && said.split(' ').filter(is_word).count() >= WORDS)
+}
 
 /// The header of a traceback in rich's box: `╭───── Traceback (most recent call last) ─────╮` (`rich/traceback.py`).
 fn is_of_box(text: &str) -> bool {
@@ -238,7 +248,7 @@ impl Follower {
     pub fn ends(&mut self, stream: &str, (body, may_be_logged): (&str, bool), begins: Option<&mut EndLine>) -> bool {
         let begins = begins.map(|begins| {
             if let EndLine::Header { logged } = begins {
-                *logged = self.before.0 == stream && is_logged(&self.before.1);
+                *logged |= self.before.0 == stream && is_logged(&self.before.1);
             }
             &*begins
         });

@@ -180,9 +180,14 @@ fn own(case: &Case, cause: &RankEnd, found: &[(Basis, Finding)]) -> Option<Findi
         Ended::Crash { message, .. } if results::is_of_gpu(message) => {
             said("quote.cuda-check", &[("who", &who), ("said", &quote::in_short(message))], evidence)
         }
-        Ended::Crash { what, library, .. } => {
+        Ended::Crash { what, library, message } => {
+            /// Pages of a GPU's memory are mapped without permissions; the host copies from them where MPI does not know whose they are.
+            const FORBIDDEN: &str = "invalid permissions for mapped object";
+            const COPY: [&str; 5] = ["libucp.so", "libuct", "libmpi", "libopen-pal.so", "libpmpi"];
             let name = library.as_deref().unwrap_or_default();
+            let copies = COPY.iter().any(|start| name.starts_with(start));
             let id = match () {
+                () if message.starts_with(FORBIDDEN) && copies => "end.crash-gpu-memory",
                 () if is_bus_error(what) => "end.crash-bus",
                 () if name.starts_with("libmpi.so") => "end.crash-mpi",
                 () if name.starts_with("libnccl.so") || name.starts_with("librccl.so") => "end.crash-nccl",
