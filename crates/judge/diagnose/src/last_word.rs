@@ -113,7 +113,7 @@ fn is_exception(text: &str) -> bool {
 }
 
 /// `error: text`, `Fatal: text`, `panic: text`, as compilers, git, kubectl and Go write them.
-fn is_failure(text: &str) -> bool {
+pub(crate) fn is_failure(text: &str) -> bool {
     const LEVELS: [&str; 5] = ["error", "fatal", "panic", "failed", "critical"];
     let Some((level, said)) = text.split_once(": ") else { return false };
     let counts = said.trim().starts_with(|c: char| c.is_ascii_digit());

@@ -19,7 +19,7 @@ use crate::UserFacts;
 use crate::case::{Case, Test};
 use crate::rules::{environment, sound};
 use busbw_model::{
-    Code, Collective, EnvSetting, Evidence, Expected, ExpectedRow, ExpectedTable, Finding, GBps, Gain, Judged,
+    Code, Collective, EnvSetting, Evidence, Expected, ExpectedRow, ExpectedTable, Finding, GBps, Gain, GdrUse, Judged,
     Judgement, Reached, Severity, Subject,
 };
 use busbw_predict::cluster::NetTransport;
@@ -87,8 +87,9 @@ fn prospect<'a>(
         let direct: Vec<_> = hypotheses.iter().filter_map(|one| one.cluster.with_peer_to_peer()).collect();
         hypotheses.extend(direct.into_iter().filter_map(|cluster| Hypothesis::of(test, collective, cluster, known)));
     }
-    // Whether GPUDirect could be on is open where it would be much faster, and no NIC is guessed.
-    if given.nics.is_some() || case.has_rdma() {
+    // Where the log shows that GPUDirect is off and it would be much faster, it is open whether it could be on; no NIC is guessed.
+    let is_off = test.comm.is_some_and(|comm| comm.gdr() == Some(GdrUse::None));
+    if is_off && (given.nics.is_some() || case.has_rdma()) {
         let sound = hypotheses.iter().filter(|one| one.fit == Fit::Within);
         let direct: Vec<_> = sound.filter_map(|one| one.cluster.with_gpu_direct()).collect();
         let direct = direct.into_iter().filter_map(|cluster| Hypothesis::of(test, collective, cluster, known));

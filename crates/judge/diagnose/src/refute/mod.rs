@@ -4,7 +4,7 @@
 //! communicator came up, or the run ended well. Nothing refutes what a machine says of itself.
 
 mod launches;
-mod pods;
+pub(crate) mod pods;
 mod processes;
 
 use crate::data::Until;

@@ -1,6 +1,6 @@
 //! Pods of Kubernetes by their names: which are of the job, which stand beside it.
 
-use crate::lines::is_event;
+use crate::lines::{Line, is_event, row_of_pods};
 use crate::words::KNOWN;
 use busbw_model::{Run, TorchStatement};
 use std::collections::HashSet;
@@ -31,4 +31,16 @@ fn stem(line: &str) -> Option<&str> {
 pub(super) fn is_of_another(event: &str) -> bool {
     let pods = || event.split_whitespace().filter_map(|word| word.strip_prefix("pod/"));
     is_event(event.trim()) && pods().any(|pod| KNOWN.is_beside(pod))
+}
+
+/// Whether a row of `kubectl get pods` says nothing of the job: a later row of the pod has another status, or it has another name than all others of a list,
+/// as pods of one job begin alike.
+pub(crate) fn is_row_of_another(lines: &[Line], row: &Line) -> bool {
+    let Some((pod, status)) = row_of_pods(&row.text) else { return false };
+    let stem = |pod: &str| pod.split(['-', '_', '.']).next().map(str::to_string);
+    let rows = || lines.iter().filter_map(|line| Some((line.source.place, row_of_pods(&line.text)?)));
+    let is_later =
+        rows().any(|(place, (other, now))| place.is_after(row.source.place) && other == pod && now != status);
+    let mut others = rows().filter(|(_, (other, _))| *other != pod).peekable();
+    is_later || others.peek().is_some() && others.all(|(_, (other, _))| stem(other) != stem(pod))
 }

@@ -86,7 +86,7 @@ fn crash(line: &str) -> Option<RankEnd> {
     if let Some(signal) = line.strip_prefix("Signal: ").or_else(|| line.strip_prefix("*** SIG")) {
         return bare_signal(line, signal);
     }
-    if let Some(signal) = line.strip_prefix("Caught signal ") {
+    if let Some(signal) = line.strip_prefix("Caught signal ").filter(|signal| is_of_fault(leading(signal))) {
         return caught_signal(signal).map(RankEnd::of);
     }
     let (process, text) = line.strip_prefix('[')?.split_once("] ")?;
@@ -114,11 +114,16 @@ fn caught_signal(text: &str) -> Option<Ended> {
     Some(how)
 }
 
+/// Whether a signal shows a fault of a program: others it may ask for, and go on.
+fn is_of_fault(signal: Option<u32>) -> bool {
+    signal.is_some_and(|signal| matches!(signal, 4 | 6 | 7 | 8 | 11))
+}
+
 /// Julia's `[4242] signal 11 (1): Segmentation fault`, up to 1.10 `[4242] signal (11.1): Segmentation fault` (`jl_critical_error` of `src/signal-handling.c`).
 fn julia(line: &str) -> Option<RankEnd> {
     let (pid, text) = line.strip_prefix('[')?.split_once("] signal ")?;
     let (signal, name) = text.split_once("): ")?;
-    let number = leading(signal.trim_start_matches('('))?;
+    let number = leading(signal.trim_start_matches('(')).filter(|number| is_of_fault(Some(*number)))?;
     Some(RankEnd { pid: Some(leading(pid)?), ..RankEnd::of(by_signal(number, name.trim_end())) })
 }
 

@@ -4,6 +4,7 @@ use super::super::{Basis, found as said};
 use super::{rests_on, who};
 use crate::case::Case;
 use crate::ends::{is_one_of, is_report};
+use crate::last_word::is_failure;
 use crate::lines::Line;
 use crate::results;
 use crate::words::{KNOWN, TIMED_OUT};
@@ -117,6 +118,34 @@ fn reported(case: &Case, end: &RankEnd) -> Option<Finding> {
     is_report(end).then(|| said("end.reported", &[("who", &who), ("whom", &whom), ("told", &told)], evidence))
 }
 
+/// The finding for an end that only tells of another process's, where the program itself printed an error right before it.
+fn said_before(case: &Case, end: &RankEnd) -> Option<Finding> {
+    /// What a launcher says of one end, and the blank lines around it.
+    const LINES: u64 = 20;
+    // Above an exception stands its traceback.
+    let Ended::Exit(_) = end.how else { return None };
+    let place = end.source.place;
+    let is_near = |line: &&Line| {
+        let of = line.source.place;
+        place.is_after(of) && place.line - of.line <= LINES && line.speaker == Speaker::Program
+    };
+    let tells = |line: &&Line| tells_error(&line.text) && case.book.read(line.speaker, &line.text).is_empty();
+    let line = case.lines.iter().filter(is_near).filter(tells).last()?;
+    let who = who(end);
+    let evidence = vec![Evidence::new(line.source.clone()), Evidence::new(end.source.clone())];
+    let finding = said("quote.program", &[("who", &who), ("said", &in_short(line.text.trim()))], evidence);
+    let of_gpu = !is_failure(&line.text);
+    Some(if of_gpu { Finding { code: Code::GpuError, ..finding } } else { finding })
+}
+
+/// Whether a program tells an error in words of its own: `error: text`, or of CUDA or HIP in the words of any check, `CUDA Runtime Error(46): …`.
+fn tells_error(text: &str) -> bool {
+    let mut words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    let is_of_gpu = words.clone().any(|word| ["CUDA", "Cuda", "cuda", "HIP", "hip"].contains(&word));
+    let fails = is_of_gpu && words.any(|word| ["ERROR", "Error", "error"].contains(&word));
+    (fails || is_failure(text)) && !KNOWN.harmless.iter().any(|words| text.contains(words.as_str()))
+}
+
 /// Whether the calls that MPICH lists below its error end in its network part: `MPIDI_OFI_handle_cq_error(1075): OFI poll failed (ofi_events.c:1077:…`.
 fn of_network(case: &Case, end: &RankEnd) -> bool {
     const FILES: [&str; 2] = ["(ofi_", "(ucx_"];
@@ -136,7 +165,7 @@ impl<'a> Quote<'a> {
         let quote = Quote::find(case, found);
         if quote.is_none()
             && of_end == OTHER
-            && let Some(report) = reported(case, end)
+            && let Some(report) = said_before(case, end).or_else(|| reported(case, end))
         {
             return report;
         }

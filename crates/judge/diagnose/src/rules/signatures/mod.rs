@@ -8,7 +8,8 @@ mod gpu_memory;
 
 use crate::case::Case;
 use crate::data::Cause;
-use crate::lines::{Line, are_of_one_pod, is_event};
+use crate::lines::{Line, is_event, is_over};
+use crate::refute::pods::is_row_of_another;
 use book::Role;
 use busbw_model::node::Bound;
 use busbw_model::{Code, Evidence, Finding, NodeFacts, Severity, Speaker};
@@ -68,7 +69,8 @@ impl<'a> MatchedLines<'a> {
             return None;
         }
         let taken_back = |line: &Line| {
-            self.without.iter().any(|other| !is_event(line.text.trim()) || are_of_one_pod(&case.lines, line, other))
+            self.without.iter().any(|by| !is_event(line.text.trim()) || is_over(&case.lines, line, by))
+                || is_row_of_another(&case.lines, line)
         };
         let printed = || self.printed.iter().copied().filter(|line| !taken_back(line));
         let mut standing: Vec<&Line> = printed().filter(|line| !case.refuters.refute(cause.until, line)).collect();
