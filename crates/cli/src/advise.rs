@@ -96,10 +96,7 @@ Exit status:
 /// A program and its version. Lists of what is installed name programs that have no table as well.
 fn version(text: &str) -> Result<(String, Version), String> {
     let (name, version) = text.split_once('=').ok_or("write a name and a version: nccl=2.28.9")?;
-    match nearest(name.trim()).filter(|_| Component::from_name(name.trim()).is_none()) {
-        Some(near) => Err(format!("{name:?}: did you mean {near}?", near = near.name())),
-        None => Ok((name.trim().to_owned(), version.parse()?)),
-    }
+    Ok((name.trim().to_owned(), version.parse()?))
 }
 
 fn condition(text: &str) -> Result<(Condition, String), String> {
@@ -216,7 +213,8 @@ impl Advise {
     fn say_what_is_not_known(&self) {
         let has_none = |name: &&String| Component::from_name(name).is_none();
         for name in self.versions.iter().map(|(name, _)| name).filter(has_none) {
-            output::say(format_args!("{name} is left out: no table of known faults is about it"));
+            let meant = nearest(name).map_or(String::new(), |near| format!("; did you mean {}?", near.name()));
+            output::say(format_args!("{name} is left out: no table of known faults is about it{meant}"));
         }
         for gpu in self.gpu.iter().filter(|gpu| product(gpu).is_none()) {
             output::say(format_args!(

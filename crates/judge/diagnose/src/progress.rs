@@ -1,6 +1,7 @@
 //! Lines that show that a program goes on: rows of tables, and figures among words.
 
 use busbw_model::{Place, Run, Speaker};
+use std::collections::HashSet;
 
 /// A line of a program that goes on.
 #[derive(Debug)]
@@ -14,7 +15,9 @@ pub struct Progress {
 pub fn progress(run: &Run) -> Vec<Progress> {
     let rows = run.tables.iter().flat_map(|table| &table.rows);
     let rows = rows.map(|row| Progress { place: row.source.place, is_row: true });
+    let ends: HashSet<Place> = run.ends.iter().map(|end| end.source.place).collect();
     let of_program = run.statements.iter().filter(|one| one.speaker == Speaker::Program);
+    let of_program = of_program.filter(|one| !ends.contains(&one.source.place));
     let said = of_program.filter_map(|one| {
         let (figures, words) = figures(one.text());
         // A process that ends prints its bar of tqdm once more; a full one shows that it got there.
@@ -32,17 +35,23 @@ fn is_number(word: &str) -> bool {
     word.trim_matches(['#', '(', ')', '[', ']']).parse::<f64>().is_ok_and(f64::is_finite)
 }
 
-/// How many figures a line has, and words with them: without its logger's head, and what only tells which process speaks.
+/// How many figures a line has, and words with them: without its logger's head, and what only tells which process speaks. A dump of memory has none.
 fn figures(text: &str) -> (usize, usize) {
+    let is_dump = |word: &str| word.len() == 8 && word.bytes().all(|b| b.is_ascii_hexdigit());
+    if text.split_whitespace().all(is_dump) {
+        return (0, 1);
+    }
     let words = text.split([' ', '\t']).filter(|word| !is_of_head(word));
-    let parts = words.flat_map(|word| word.split(['=', ':', ',', '|'])).filter(|part| !part.is_empty());
+    let parts = words.flat_map(|word| word.split(['=', ':', ',', '|']));
+    let parts = parts.filter(|part| part.contains(|c: char| c.is_ascii_alphanumeric()) && !is_of_logger(part));
     let (mut figures, mut all, mut names) = (0, 0, false);
     for part in parts {
-        if !names {
+        let is_name = is_name_of_process(part);
+        if !names && !is_name {
             all += 1;
             figures += usize::from(is_number(part));
         }
-        names = is_name_of_process(part);
+        names = is_name;
     }
     (figures, all)
 }
@@ -53,10 +62,17 @@ fn is_name_of_process(word: &str) -> bool {
     ["rank", "world_size", "pid", "device", "gpu"].contains(&word.as_str()) || word.ends_with("_rank")
 }
 
-/// Whether a word stands in front of a message: a time, `18:25:50,714`, a process, `[19213]`, a place in the program, `[launch_utils.py:327]`.
+/// `INFO`, `[root]`: what loggers put in front of a message.
+fn is_of_logger(part: &str) -> bool {
+    const LEVELS: [&str; 6] = ["DEBUG", "INFO", "WARNING", "WARN", "ERROR", "root"];
+    LEVELS.contains(&part.trim_matches(['[', ']', '(', ')']))
+}
+
+/// Whether a word stands in front of a message: a date, a time, `18:25:50,714`, a process, `[19213]`, a place in the program, `[launch_utils.py:327]`.
 fn is_of_head(word: &str) -> bool {
     let digits = |part: &str| part.bytes().all(|b| b.is_ascii_digit() || matches!(b, b',' | b'.' | b']'));
     let is_time = word.matches(':').count() == 2 && word.trim_start_matches('[').split(':').all(digits);
     let is_process = word.starts_with('[') && word.ends_with(']') && is_number(word);
-    is_time || is_process || [".py:", ".cc:", ".cpp:"].iter().any(|file| word.contains(file))
+    let is_date = word.matches('-').count() == 2 && word.trim_start_matches('[').split('-').all(digits);
+    is_time || is_date || is_process || [".py:", ".cc:", ".cpp:"].iter().any(|file| word.contains(file))
 }

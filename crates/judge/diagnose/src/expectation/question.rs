@@ -94,7 +94,9 @@ fn difference(a: &Cluster, b: &Cluster) -> (String, String, &'static str) {
         return both(sockets, "Are all its GPUs on one socket? Add the output of `nvidia-smi topo -m`");
     }
     match (&a.nics, &b.nics) {
-        (Some(one), Some(two)) if (one.count, one.rate, one.transport) == (two.count, two.rate, two.transport) => {
+        (Some(one), Some(two))
+            if (one.count, one.rate) == (two.count, two.rate) && one.gpu_direct != two.gpu_direct =>
+        {
             both(nics, GPU_DIRECT)
         }
         (Some(one), Some(two)) if (one.count, one.rate) == (two.count, two.rate) => both(nics, NETWORK),
@@ -124,11 +126,12 @@ fn sockets(cluster: &Cluster) -> String {
 /// `8 NICs of 400 Gbit/s per host`.
 fn nics(cluster: &Cluster) -> String {
     let Some(nics) = &cluster.nics else { return setting::words(cluster) };
-    let kind = match nics.transport {
-        NetTransport::InfiniBand | NetTransport::Roce if nics.gpu_direct => String::new(),
-        NetTransport::InfiniBand | NetTransport::Roce => " without GPUDirect RDMA".into(),
+    let over = match nics.transport {
+        NetTransport::InfiniBand | NetTransport::Roce => String::new(),
         other => format!(" over {}", other.name()),
     };
+    let copies = !nics.gpu_direct && nics.transport != NetTransport::Tcp;
+    let kind = if copies { over + " without GPUDirect RDMA" } else { over };
     format!("{} of {:.0} Gbit/s per host{kind}", counted(nics.count, "NIC"), nics.rate.gbit_per_s())
 }
 

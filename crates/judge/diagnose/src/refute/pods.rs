@@ -33,14 +33,15 @@ pub(super) fn is_of_another(event: &str) -> bool {
     is_event(event.trim()) && pods().any(|pod| KNOWN.is_beside(pod))
 }
 
-/// Whether a row of `kubectl get pods` says nothing of the job: a later row of the pod has another status, or it has another name than all others of a list,
-/// as pods of one job begin alike.
+/// Whether a row of `kubectl get pods` says nothing of the job: a later row of the pod has another status, or several others begin alike, as pods of one job
+/// do, and this one does not.
 pub(crate) fn is_row_of_another(lines: &[Line], row: &Line) -> bool {
     let Some((pod, status)) = row_of_pods(&row.text) else { return false };
     let stem = |pod: &str| pod.split(['-', '_', '.']).next().map(str::to_string);
     let rows = || lines.iter().filter_map(|line| Some((line.source.place, row_of_pods(&line.text)?)));
     let is_later =
         rows().any(|(place, (other, now))| place.is_after(row.source.place) && other == pod && now != status);
-    let mut others = rows().filter(|(_, (other, _))| *other != pod).peekable();
-    is_later || others.peek().is_some() && others.all(|(_, (other, _))| stem(other) != stem(pod))
+    let others: HashSet<&str> = rows().map(|(_, (other, _))| other).filter(|other| *other != pod).collect();
+    let stems: HashSet<_> = others.iter().map(|other| stem(other)).collect();
+    is_later || others.len() > 1 && stems.len() == 1 && !stems.contains(&stem(pod))
 }

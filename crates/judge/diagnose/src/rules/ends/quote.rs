@@ -129,21 +129,41 @@ fn said_before(case: &Case, end: &RankEnd) -> Option<Finding> {
         let of = line.source.place;
         place.is_after(of) && place.line - of.line <= LINES && line.speaker == Speaker::Program
     };
-    let tells = |line: &&Line| tells_error(&line.text) && case.book.read(line.speaker, &line.text).is_empty();
+    let tells = |line: &&Line| {
+        tells_error(&line.text)
+            && !is_of_another_task(line, end)
+            && !case.refuters.progressed_after(line.source.place)
+            && case.book.read(line.speaker, &line.text).is_empty()
+    };
     let line = case.lines.iter().filter(is_near).filter(tells).last()?;
     let who = who(end);
     let evidence = vec![Evidence::new(line.source.clone()), Evidence::new(end.source.clone())];
     let finding = said("quote.program", &[("who", &who), ("said", &in_short(line.text.trim()))], evidence);
-    let of_gpu = !is_failure(&line.text);
+    let of_gpu = tells_error_of_gpu(&line.text);
     Some(if of_gpu { Finding { code: Code::GpuError, ..finding } } else { finding })
 }
 
 /// Whether a program tells an error in words of its own: `error: text`, or of CUDA or HIP in the words of any check, `CUDA Runtime Error(46): …`.
 fn tells_error(text: &str) -> bool {
-    let mut words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
-    let is_of_gpu = words.clone().any(|word| ["CUDA", "Cuda", "cuda", "HIP", "hip"].contains(&word));
-    let fails = is_of_gpu && words.any(|word| ["ERROR", "Error", "error"].contains(&word));
-    (fails || is_failure(text)) && !KNOWN.harmless.iter().any(|words| text.contains(words.as_str()))
+    (tells_error_of_gpu(text) || is_failure(text)) && !KNOWN.harmless.iter().any(|words| text.contains(words.as_str()))
+}
+
+/// Whether CUDA or HIP is named, and behind it an error with its number, its words or its place.
+fn tells_error_of_gpu(text: &str) -> bool {
+    let behind = ["CUDA ", "Cuda ", "cuda ", "HIP ", "hip "].iter().find_map(|name| Some(text.split_once(name)?.1));
+    let said =
+        behind.and_then(|rest| ["Error", "error", "ERROR"].iter().find_map(|word| Some(rest.split_once(word)?.1)));
+    said.is_some_and(|said| {
+        let begins = said.starts_with(['(', ':']) || said.starts_with(" at ") || said.starts_with(" in ");
+        let is_none = said.trim_start_matches([':', ' ', '(']).starts_with(['0', 'n', 'N']);
+        (begins || said.trim_start().starts_with(|c: char| c.is_ascii_digit())) && !is_none
+    })
+}
+
+/// Whether a line that srun labelled, `0: text`, is of another task than an end tells.
+fn is_of_another_task(line: &Line, end: &RankEnd) -> bool {
+    let label = line.source.text.split_once(": ").and_then(|(label, _)| label.trim().parse::<u32>().ok());
+    label.is_some_and(|task| !end.ranks.is_empty() && !end.ranks.contains(&task))
 }
 
 /// Whether the calls that MPICH lists below its error end in its network part: `MPIDI_OFI_handle_cq_error(1075): OFI poll failed (ofi_events.c:1077:…`.
