@@ -135,7 +135,7 @@ fn said_before(case: &Case, end: &RankEnd) -> Option<Finding> {
             && !case.refuters.progressed_after(line.source.place)
             && case.book.read(line.speaker, &line.text).is_empty()
     };
-    let line = case.lines.iter().filter(is_near).filter(tells).last()?;
+    let line = case.lines.iter().filter(is_near).rfind(tells)?;
     let who = who(end);
     let evidence = vec![Evidence::new(line.source.clone()), Evidence::new(end.source.clone())];
     let finding = said("quote.program", &[("who", &who), ("said", &in_short(line.text.trim()))], evidence);
