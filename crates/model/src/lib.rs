@@ -107,7 +107,7 @@ pub use rdma::{CheckResult, PerfRow, PerfTest, RdmaCheckItem, RdmaSample, RdmaVa
 pub use run::{Input, InputKind, Problem, Run};
 pub use skew::{BusyHost, BusyRank, HostMoved, Moved, Skew};
 pub use stack::{Socket, Stack, StoppedProcess, UnendedLauncher};
-pub use statement::{LogLevel, Speaker, Statement};
+pub use statement::{LogLevel, Speaker, Statement, pod_row};
 pub use statistics::{median, upper_quartile};
 pub use table::{
     BenchDevice, BenchRow, BenchSettings, BenchTable, Check, Contradiction, HostMemory, IterationStats, Measure,

@@ -76,3 +76,20 @@ impl Statement {
         self.source.text.get(self.message?..)
     }
 }
+
+/// The name and the status in a row of `kubectl get pods`, with the namespace in front or without: NAME READY STATUS RESTARTS AGE.
+///
+/// ```
+/// assert_eq!(busbw_model::pod_row("ml  train-0  0/1  ErrImagePull  0  9s"), Some(("train-0", "ErrImagePull")));
+/// ```
+pub fn pod_row(line: &str) -> Option<(&str, &str)> {
+    let is_number = |word: &str| !word.is_empty() && word.bytes().all(|b| b.is_ascii_digit());
+    let is_ready = |word: &str| word.split_once('/').is_some_and(|(up, all)| is_number(up) && is_number(all));
+    let mut words = line.split_whitespace();
+    let (mut name, mut ready) = (words.next()?, words.next()?);
+    if !is_ready(ready) {
+        (name, ready) = (ready, words.next()?);
+    }
+    let (status, restarts) = (words.next()?, words.next()?);
+    (is_ready(ready) && is_number(restarts)).then_some((name, status))
+}

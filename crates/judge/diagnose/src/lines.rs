@@ -81,41 +81,8 @@ pub(crate) fn is_event(text: &str) -> bool {
 }
 
 /// An event of Kubernetes: type, reason, and the age (`kubectl describe`) or the thing (`kubectl get events`), `pod/train-0`.
-fn is_event_of(kind: &str, text: &str) -> bool {
+pub(crate) fn is_event_of(kind: &str, text: &str) -> bool {
     let mut words = text.split_whitespace();
     let is_age = |word: &str| word.starts_with(|c: char| c.is_ascii_digit()) && word.ends_with(['s', 'm', 'h', 'd']);
     words.next() == Some(kind) && words.nth(1).is_some_and(|word| is_age(word) || word.contains('/'))
-}
-
-/// Whether what an event of Kubernetes or a row of `kubectl get pods` tells of a pod is over by what another line tells of the same one: by its name where
-/// both tell it, or because they stand in one table of `kubectl describe pod`, whose rows follow each other, the latest last.
-pub(crate) fn is_over(lines: &[Line], told: &Line, by: &Line) -> bool {
-    /// The heads of a table have as many lines.
-    const HEAD: u64 = 3;
-    if let (Some(pod), Some(others)) = (pod(&told.text), pod(&by.text)) {
-        return pod == others;
-    }
-    let (first, last) = (told.source.place, by.source.place);
-    let is_event = |line: &&Line| ["Warning", "Normal"].iter().any(|kind| is_event_of(kind, line.text.trim()));
-    let within = |line: &&Line| line.source.place >= first && line.source.place <= last;
-    let rows: Vec<_> = lines.iter().filter(within).filter(is_event).map(|line| line.source.place).collect();
-    last.is_after(first) && rows.windows(2).all(|pair| pair[1].line - pair[0].line <= HEAD)
-}
-
-/// The pod of an event: `pod/train-0`, or whom the scheduler placed, `Successfully assigned ml/train-0 to gpu-4`.
-fn pod(event: &str) -> Option<&str> {
-    let named =
-        event.split_whitespace().find_map(|word| word.strip_prefix("pod/").or_else(|| word.strip_prefix("Pod/")));
-    let placed = || event.split_once("Successfully assigned ")?.1.split_once(" to ")?.0.rsplit('/').next();
-    named.or_else(placed)
-}
-
-/// The pod and its status in a row of `kubectl get pods`, with the namespace in front or without: NAME READY STATUS RESTARTS AGE.
-pub(crate) fn row_of_pods(text: &str) -> Option<(&str, &str)> {
-    let words: Vec<&str> = text.split_whitespace().take(5).collect();
-    let is_number = |word: &str| !word.is_empty() && word.bytes().all(|b| b.is_ascii_digit());
-    let is_ready = |word: &&str| word.split_once('/').is_some_and(|(up, all)| is_number(up) && is_number(all));
-    let ready = words.iter().position(is_ready).filter(|at| (1..=2).contains(at))?;
-    let (status, restarts) = (words.get(ready + 1)?, words.get(ready + 2)?);
-    is_number(restarts).then_some((words[ready - 1], status))
 }

@@ -5,7 +5,7 @@ use crate::ends;
 use crate::evidence::KNOWN;
 use crate::logger::level_of;
 use crate::text::is_number;
-use busbw_model::Speaker;
+use busbw_model::{Speaker, pod_row};
 use memchr::memmem::Finder;
 
 /// A form and who has it. The line stands without launchers' labels and time stamps, as [`crate::launcher::peel`] leaves it.
@@ -154,7 +154,7 @@ fn is_launcher(line: &str) -> bool {
         || line.contains("] (raylet) ")
         || behind_process(line).is_some_and(is_open_mpi)
         || line.starts_with("*** An error occurred in MPI_")
-        || ends::is_pod(line)
+        || pod_row(line).is_some()
         || line.starts_with('[') && line.contains("][btl_tcp_")
         || line.contains(": error while loading shared libraries: ")
         || line.contains(": symbol lookup error: ")

@@ -87,9 +87,10 @@ fn prospect<'a>(
         let direct: Vec<_> = hypotheses.iter().filter_map(|one| one.cluster.with_peer_to_peer()).collect();
         hypotheses.extend(direct.into_iter().filter_map(|cluster| Hypothesis::of(test, collective, cluster, known)));
     }
+    let has_nics = || given.nics.is_some() || case.has_rdma();
     // Where the log shows that GPUDirect is off and it would be much faster, it is open whether it could be on; no NIC is guessed.
     let is_off = test.comm.is_some_and(|comm| comm.gdr() == Some(GdrUse::None));
-    if is_off && (given.nics.is_some() || case.has_rdma()) {
+    if is_off && has_nics() {
         let sound = hypotheses.iter().filter(|one| one.fit == Fit::Within);
         let direct: Vec<_> = sound.filter_map(|one| one.cluster.with_gpu_direct()).collect();
         let direct = direct.into_iter().filter_map(|cluster| Hypothesis::of(test, collective, cluster, known));
@@ -97,7 +98,7 @@ fn prospect<'a>(
     }
     // What a variable costs is no yardstick.
     let over_tcp = |one: &Hypothesis| one.cluster.nics.as_ref().is_some_and(|nics| nics.transport == NetTransport::Tcp);
-    let on_sockets = (given.nics.is_some() || case.has_rdma()) && hypotheses.iter().all(over_tcp);
+    let on_sockets = has_nics() && hypotheses.iter().all(over_tcp);
     let free = setting::unhindered(case, test, given, hindering, on_sockets).into_iter();
     let free: Vec<_> = free.filter_map(|cluster| Hypothesis::of(test, collective, cluster, known)).collect();
     let is_held = !free.is_empty() && free.iter().all(|one| one.fit == Fit::Below);

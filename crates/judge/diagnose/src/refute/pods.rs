@@ -1,8 +1,8 @@
 //! Pods of Kubernetes by their names: which are of the job, which stand beside it.
 
-use crate::lines::{Line, is_event, row_of_pods};
+use crate::lines::{Line, is_event, is_event_of};
 use crate::words::KNOWN;
-use busbw_model::{Run, TorchStatement};
+use busbw_model::{Run, TorchStatement, pod_row};
 use std::collections::HashSet;
 
 /// What the names of the pods begin with whose ranks NCCL speaks of, where labels name pods (`kubectl logs --prefix`).
@@ -21,9 +21,13 @@ impl Pods {
     }
 }
 
-/// What stands in front of the first `-` of the name in a label: `train` of `[pod/train-worker-0/pytorch] …`.
+/// The stem of the name in a label: `train` of `[pod/train-worker-0/pytorch] …`.
 fn stem(line: &str) -> Option<&str> {
-    let pod = line.split_once("[pod/")?.1.split('/').next()?;
+    stem_of(line.split_once("[pod/")?.1.split('/').next()?)
+}
+
+/// What stands in front of the first `-` of a pod's name.
+fn stem_of(pod: &str) -> Option<&str> {
     pod.split(['-', '_', '.']).next()
 }
 
@@ -33,15 +37,37 @@ pub(super) fn is_of_another(event: &str) -> bool {
     is_event(event.trim()) && pods().any(|pod| KNOWN.is_beside(pod))
 }
 
+/// Whether what an event tells of a pod is over by what another one tells of the same: by its name where both tell it, or because they stand in one table of
+/// `kubectl describe pod`, whose rows follow each other, the latest last.
+pub(crate) fn is_over(lines: &[Line], told: &Line, by: &Line) -> bool {
+    /// The heads of a table have as many lines.
+    const HEAD: u64 = 3;
+    if let (Some(pod), Some(others)) = (pod_of(&told.text), pod_of(&by.text)) {
+        return pod == others;
+    }
+    let (first, last) = (told.source.place, by.source.place);
+    let is_event = |line: &&Line| ["Warning", "Normal"].iter().any(|kind| is_event_of(kind, line.text.trim()));
+    let within = |line: &&Line| line.source.place >= first && line.source.place <= last;
+    let rows: Vec<_> = lines.iter().filter(within).filter(is_event).map(|line| line.source.place).collect();
+    last.is_after(first) && rows.windows(2).all(|pair| pair[1].line - pair[0].line <= HEAD)
+}
+
+/// The pod of an event: `pod/train-0`, or whom the scheduler placed, `Successfully assigned ml/train-0 to gpu-4`.
+fn pod_of(event: &str) -> Option<&str> {
+    let named =
+        event.split_whitespace().find_map(|word| word.strip_prefix("pod/").or_else(|| word.strip_prefix("Pod/")));
+    let placed = || event.split_once("Successfully assigned ")?.1.split_once(" to ")?.0.rsplit('/').next();
+    named.or_else(placed)
+}
+
 /// Whether a row of `kubectl get pods` says nothing of the job: a later row of the pod has another status, or several others begin alike, as pods of one job
 /// do, and this one does not.
 pub(crate) fn is_row_of_another(lines: &[Line], row: &Line) -> bool {
-    let Some((pod, status)) = row_of_pods(&row.text) else { return false };
-    let stem = |pod: &str| pod.split(['-', '_', '.']).next().map(str::to_string);
-    let rows = || lines.iter().filter_map(|line| Some((line.source.place, row_of_pods(&line.text)?)));
+    let Some((pod, status)) = pod_row(&row.text) else { return false };
+    let rows = || lines.iter().filter_map(|line| Some((line.source.place, pod_row(&line.text)?)));
     let is_later =
         rows().any(|(place, (other, now))| place.is_after(row.source.place) && other == pod && now != status);
     let others: HashSet<&str> = rows().map(|(_, (other, _))| other).filter(|other| *other != pod).collect();
-    let stems: HashSet<_> = others.iter().map(|other| stem(other)).collect();
-    is_later || others.len() > 1 && stems.len() == 1 && !stems.contains(&stem(pod))
+    let stems: HashSet<_> = others.iter().map(|other| stem_of(other)).collect();
+    is_later || others.len() > 1 && stems.len() == 1 && !stems.contains(&stem_of(pod))
 }

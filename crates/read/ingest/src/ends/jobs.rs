@@ -4,7 +4,7 @@
 use super::codes::{by_failure, by_signal, by_status};
 use crate::cursor::finder;
 use crate::text::{is_age, is_number, leading, part_digits, parted};
-use busbw_model::{EndTeller, Ended, RankEnd};
+use busbw_model::{EndTeller, Ended, RankEnd, pod_row};
 
 /// What a list says of the thing whose end may follow in its next lines.
 #[derive(Debug, Clone, PartialEq)]
@@ -51,25 +51,7 @@ pub(super) fn read(line: &str) -> Option<RankEnd> {
     Some(RankEnd { told_by: EndTeller::List, command: Some(name.to_string()), ..RankEnd::of(how) })
 }
 
-/// Whether a line is a row of `kubectl get pods`.
-pub(crate) fn is_pod(line: &str) -> bool {
-    pod_row(line).is_some()
-}
-
-/// The name and the status in a row of `kubectl get pods`, with the namespace in front or without: NAME READY STATUS RESTARTS AGE.
-fn pod_row(line: &str) -> Option<(&str, &str)> {
-    let mut words = line.split_whitespace();
-    let mut name = words.next()?;
-    let is_ready = |word: &str| word.split_once('/').is_some_and(|(up, all)| is_number(up) && is_number(all));
-    let mut ready = words.next()?;
-    if !is_ready(ready) {
-        (name, ready) = (ready, words.next()?);
-    }
-    let (status, restarts) = (words.next()?, words.next()?);
-    (is_ready(ready) && is_number(restarts)).then_some((name, status))
-}
-
-/// A pod that ended. The statuses are kubelet's and the API's (`pkg/printers/internalversion/printers.go`, `pkg/kubelet/events`,
+/// A pod that ended, in a row of `kubectl get pods`. The statuses are kubelet's and the API's (`pkg/printers/internalversion/printers.go`, `pkg/kubelet/events`,
 /// `pkg/kubelet/kuberuntime`).
 fn pod(line: &str) -> Option<(&str, Ended)> {
     const FAILED: [&str; 13] = [

@@ -54,16 +54,17 @@ const SURVIVED: [&str; 6] = [
 
 const HEADER: &str = "Traceback (most recent call last):";
 
-/// A header behind a logger's level, or at the end of a sentence: what the program says it made of the exception, `Import of x from y failed with: Traceback (most recent call last):`.
+/// A header behind a logger's level, or at the end of a sentence: what the program says it made of the exception, `Import of x from y failed with: Traceback
+/// (most recent call last):`.
 fn is_in_message(text: &str) -> bool {
     /// Labels have fewer.
     const WORDS: usize = 3;
-    let said = text.trim_end().strip_suffix(HEADER).and_then(|said| said.strip_suffix(": "));
+    let Some(head) = text.trim_end().strip_suffix(HEADER) else { return false };
     let is_word = |word: &&str| word.bytes().all(|b| b.is_ascii_alphabetic());
-    let is_logged =
-        || logger::read(text).is_some_and(|(level, said)| level >= LogLevel::Warning && said.trim() == HEADER);
-    text.trim_end().ends_with(HEADER) && is_logged()
-        || said.is_some_and(|said| !said.starts_with(['[', '(']) && said.split(' ').filter(is_word).count() >= WORDS)
+    let is_sentence = head.ends_with(": ") && !head.starts_with(['[', '(']);
+    let is_logged = |(level, said): (LogLevel, &str)| level >= LogLevel::Warning && said.trim() == HEADER;
+    is_sentence && head.trim_end_matches(": ").split(' ').filter(is_word).count() >= WORDS
+        || logger::read(text).is_some_and(is_logged)
 }
 
 /// The header of a traceback in rich's box: `╭───── Traceback (most recent call last) ─────╮` (`rich/traceback.py`).

@@ -8,8 +8,8 @@ mod gpu_memory;
 
 use crate::case::Case;
 use crate::data::Cause;
-use crate::lines::{Line, is_event, is_over};
-use crate::refute::pods::is_row_of_another;
+use crate::lines::{Line, is_event};
+use crate::refute::pods::{is_over, is_row_of_another};
 use book::Role;
 use busbw_model::node::Bound;
 use busbw_model::{Code, Evidence, Finding, NodeFacts, Severity, Speaker};
