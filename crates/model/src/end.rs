@@ -125,6 +125,8 @@ pub enum EndTeller {
     Runner,
     /// A list of what runs on a cluster: others' as well.
     List,
+    /// A library that raises an error: its caller may handle it.
+    Library,
     /// What reports on a whole job, as a batch system's mail does: it stands in front of the job's output or behind it.
     Report,
 }

@@ -61,8 +61,8 @@ pub struct Statement {
     pub level: Option<LogLevel>,
     /// Where its text begins in the line, behind launchers' labels and time stamps.
     pub begins: usize,
-    /// Where the message begins of a failure that a logger wrote, behind the level and the like.
-    pub message: Option<usize>,
+    /// Where its message begins, behind the level and the like of a logger, if one wrote it.
+    pub message: usize,
 }
 
 impl Statement {
@@ -71,9 +71,9 @@ impl Statement {
         self.source.text.get(self.begins..).unwrap_or_default().trim_start()
     }
 
-    /// The message of a failure that a logger wrote.
-    pub fn message(&self) -> Option<&str> {
-        self.source.text.get(self.message?..)
+    /// What it says behind what a logger puts in front.
+    pub fn message(&self) -> &str {
+        self.source.text.get(self.message..).unwrap_or_default().trim_start()
     }
 }
 
@@ -91,5 +91,7 @@ pub fn pod_row(line: &str) -> Option<(&str, &str)> {
         (name, ready) = (ready, words.next()?);
     }
     let (status, restarts) = (words.next()?, words.next()?);
-    (is_ready(ready) && is_number(restarts)).then_some((name, status))
+    let behind = words.find(|word| !word.ends_with("ago)") && !word.starts_with('('));
+    let is_age = behind.is_some_and(|age| age.starts_with(|c: char| c.is_ascii_digit()) && age.ends_with(['s', 'm', 'h', 'd', 'y']));
+    (is_ready(ready) && is_number(restarts) && is_age).then_some((name, status))
 }

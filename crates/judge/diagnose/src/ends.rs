@@ -44,6 +44,8 @@ impl<'a> Ends<'a> {
                 }
                 // srun cancels a step itself after a task that was killed.
                 Ended::Interrupted(by) if by == "Slurm: cancelled" && ends.a_rank_fell_before(end.source.place) => {}
+                // What looks after a whole job sends it to launchers too, once a rank has failed.
+                Ended::Interrupted(_) if end.told_by == EndTeller::Launcher => ends.standing.push(end),
                 Ended::Interrupted(_) => ends.interrupted = ends.interrupted.or(Some(end)),
                 _ if refuters.is_unordered(end.source.place) => beside.push(end),
                 Ended::Exception { traceback: false, .. } if ends.timed_out_before(end.source.place) => {
@@ -82,7 +84,7 @@ impl<'a> Ends<'a> {
         ends
     }
 
-    /// Takes what torchrun raises of a signal to itself for the end of a run that somebody stopped, where nothing else is known of its ranks.
+    /// Takes what torchrun says of a signal to itself for the end of a run that somebody stopped, where nothing else is known of its ranks.
     fn take_stopped(&mut self) {
         if self.timeouts.is_empty() && self.standing.iter().all(|end| stopped_by(end).is_some()) {
             self.interrupted = self.interrupted.or(self.standing.first().copied());
@@ -201,7 +203,7 @@ fn is_of_earlier_run(end: &RankEnd, refuters: &Refuters) -> bool {
     let place = end.source.place;
     match end.told_by {
         EndTeller::Launcher => refuters.is_of_earlier_launch(place),
-        EndTeller::Job => {
+        EndTeller::Job | EndTeller::Library => {
             let of_run = !end.is_handled() && !end.went_on;
             of_run && weight_of(end, false) < Weight::Consequence && refuters.is_followed(place)
         }

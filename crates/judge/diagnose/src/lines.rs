@@ -1,6 +1,6 @@
 //! The lines that signatures look at: NCCL's warnings and notes, and what programs print.
 
-use busbw_model::{Ended, EnvOrigin, Run, SourceLine, Speaker};
+use busbw_model::{Ended, EnvOrigin, LogLevel, Run, SourceLine, Speaker};
 
 /// A line and who said it.
 #[derive(Debug, Clone)]
@@ -31,7 +31,8 @@ pub fn of(run: &Run) -> Vec<Line<'_>> {
     let steps = run.nccl.error_steps.iter().filter(|step| step.source.text.trim_end().ends_with(')'));
     let steps = steps.map(|step| info(&step.source, step.who.as_ref().map(|who| &*who.host)));
     let statements = run.statements.iter().flat_map(|statement| {
-        let texts = std::iter::once(statement.text()).chain(statement.message());
+        let is_failure = statement.speaker == Speaker::Program && statement.level == Some(LogLevel::Error);
+        let texts = std::iter::once(statement.text()).chain(is_failure.then(|| statement.message()));
         texts.map(|text| Line {
             speaker: statement.speaker,
             text: behind_prefix(text),

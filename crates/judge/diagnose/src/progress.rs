@@ -1,7 +1,7 @@
 //! Lines that show that a program goes on: rows of tables, and figures among words.
 
 use busbw_model::{Place, Run, Speaker};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 /// A line of a program that goes on.
 #[derive(Debug)]
@@ -18,24 +18,37 @@ pub fn progress(run: &Run) -> Vec<Progress> {
     let ends: HashSet<Place> = run.ends.iter().map(|end| end.source.place).collect();
     let of_program = run.statements.iter().filter(|one| one.speaker == Speaker::Program);
     let of_program = of_program.filter(|one| !ends.contains(&one.source.place));
+    // Of each bar, how far it was: a process that ends prints it once more.
+    let mut bars: HashMap<(u32, &str), u64> = HashMap::new();
     let said = of_program.filter_map(|one| {
-        let (figures, words) = figures(one.text());
-        // A process that ends prints its bar of tqdm once more; a full one shows that it got there.
+        let (figures, words) = figures(one.message());
+        let went_on = bar(one.text()).is_some_and(|(label, done)| {
+            bars.insert((one.source.place.input, label), done).is_some_and(|before| done > before)
+        });
+        // A full one shows that it got there.
         let is_full_bar = one.text().contains("100%|");
         // Megatron-LM: ` iteration      190/    1000 | elapsed time per iteration (ms): 1839.6 | lm loss: 7.28 |`.
         let cells =
             one.text().split('|').filter(|cell| cell.rsplit(": ").next().is_some_and(|value| is_number(value.trim())));
-        let enough = figures >= 2 && figures * 3 >= words || is_full_bar || cells.count() >= 3;
+        let enough = figures >= 2 && figures * 3 >= words || is_full_bar || went_on || cells.count() >= 3;
         enough.then_some(Progress { place: one.source.place, is_row: figures == words })
     });
     rows.chain(said).collect()
+}
+
+/// What a bar of tqdm counts, and how much of it is done: `train:  45%|████▌     | 450/1000 [10:00<12:13,  1.33s/it]`.
+fn bar(text: &str) -> Option<(&str, u64)> {
+    let (head, rest) = text.split_once("%|")?;
+    let (_, counts) = rest.split_once("| ")?;
+    let done = counts.split_once('/')?.0.trim().parse().ok()?;
+    Some((head.trim_end_matches(|c: char| c.is_ascii_digit() || c == ' '), done))
 }
 
 fn is_number(word: &str) -> bool {
     word.trim_matches(['#', '(', ')', '[', ']']).parse::<f64>().is_ok_and(f64::is_finite)
 }
 
-/// How many figures a line has, and words with them: without its logger's head, and what only tells which process speaks. A dump of memory has none.
+/// How many figures a line has, and words with them: without what stands in front of its message, and what only tells which process speaks. A dump of memory has none.
 fn figures(text: &str) -> (usize, usize) {
     let is_dump = |word: &str| word.len() == 8 && word.bytes().all(|b| b.is_ascii_hexdigit());
     if text.split_whitespace().all(is_dump) {
@@ -43,7 +56,7 @@ fn figures(text: &str) -> (usize, usize) {
     }
     let words = text.split([' ', '\t']).filter(|word| !is_of_head(word));
     let parts = words.flat_map(|word| word.split(['=', ':', ',', '|']));
-    let parts = parts.filter(|part| part.contains(|c: char| c.is_ascii_alphanumeric()) && !is_of_logger(part));
+    let parts = parts.filter(|part| part.contains(|c: char| c.is_ascii_alphanumeric()));
     let (mut figures, mut all, mut names) = (0, 0, false);
     for part in parts {
         let is_name = is_name_of_process(part);
@@ -60,12 +73,6 @@ fn figures(text: &str) -> (usize, usize) {
 fn is_name_of_process(word: &str) -> bool {
     let word = word.trim_start_matches(|c: char| !c.is_ascii_alphabetic()).to_ascii_lowercase();
     ["rank", "world_size", "pid", "device", "gpu"].contains(&word.as_str()) || word.ends_with("_rank")
-}
-
-/// `INFO`, `[root]`: what loggers put in front of a message.
-fn is_of_logger(part: &str) -> bool {
-    const LEVELS: [&str; 6] = ["DEBUG", "INFO", "WARNING", "WARN", "ERROR", "root"];
-    LEVELS.contains(&part.trim_matches(['[', ']', '(', ')']))
 }
 
 /// Whether a word stands in front of a message: a date, a time, `18:25:50,714`, a process, `[19213]`, a place in the program, `[launch_utils.py:327]`.

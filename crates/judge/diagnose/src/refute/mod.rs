@@ -478,9 +478,8 @@ fn is_of_any_place(end: &RankEnd) -> bool {
 
 /// Whether what reports an end may go on with other commands, or a shell names the command, and it starts no ranks.
 fn may_go_on(end: &RankEnd) -> bool {
-    // A library raises it, and its caller may handle it.
-    let raised = matches!(&end.how, Ended::Crash { what, .. } if what.starts_with("fatal error: "));
-    raised || end.told_by == EndTeller::Runner || end.command.as_ref().is_some_and(|command| !starts_ranks(command))
+    matches!(end.told_by, EndTeller::Runner | EndTeller::Library)
+        || end.command.as_ref().is_some_and(|command| !starts_ranks(command))
 }
 
 /// A warning or note of PyTorch's C++ log, `[W1012 10:00:00.0 socket.cpp:752]`: where ranks came up it was survived, whenever it was printed.

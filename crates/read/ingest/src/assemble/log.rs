@@ -5,7 +5,7 @@ use crate::launcher::peel;
 use crate::logger;
 use crate::nccl_log::{ChoiceLine, NetLine, PatternLine, Version};
 use busbw_model::{
-    EnvOrigin, EnvSetting, ErrorStep, GraphPattern, LogLevel, LogPrefix, NcclLog, NetworkLine, NetworkStatement, Nic,
+    EnvOrigin, EnvSetting, ErrorStep, GraphPattern, LogPrefix, NcclLog, NetworkLine, NetworkStatement, Nic,
     Place, SourceLine, Speaker, Statement, TuningChoice, VersionLine, Warning,
 };
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -164,10 +164,8 @@ impl LogBuilder {
         }
         let text = peel(&source.text).text;
         let (level, message) = logger::read(text).unzip();
-        let begins = source.text.len() - text.len();
-        let message = message
-            .filter(|_| speaker == Speaker::Program && level == Some(LogLevel::Error))
-            .map(|message| source.text.len() - message.len());
+        let behind = |text: &str| source.text.len() - text.len();
+        let (begins, message) = (behind(text), behind(message.unwrap_or(text)));
         self.statements.push(Statement { speaker, host, source, level, begins, message });
     }
 }

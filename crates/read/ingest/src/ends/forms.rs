@@ -5,7 +5,7 @@ use super::codes::{by_signal, crashed, signal_named};
 use super::{jobs, launchers, reports, runners};
 use crate::cursor::finder;
 use crate::text::{leading, part_digits, parted};
-use busbw_model::{Ended, RankEnd};
+use busbw_model::{EndTeller, Ended, RankEnd};
 use memchr::memrchr_iter;
 
 /// What a line is, without indent.
@@ -196,7 +196,8 @@ fn runtime(line: &str) -> Option<RankEnd> {
     } else if let Some(message) = failure_with_place(line) {
         let how = crashed(&format!("fatal error: {message}"));
         let rank = line.strip_prefix("ERROR on proc ").and_then(leading);
-        return Some(RankEnd { ranks: rank.into_iter().collect(), ..RankEnd::of(how) });
+        let (ranks, told_by) = (rank.into_iter().collect(), EndTeller::Library);
+        return Some(RankEnd { ranks, told_by, ..RankEnd::of(how) });
     } else if let Some(reason) = line.strip_prefix("Fatal Python error: ") {
         reason.to_string()
     } else {

@@ -10,7 +10,7 @@ pub(super) fn read(line: &str) -> Option<RankEnd> {
     const READERS: [fn(&str) -> Option<RankEnd>; 8] =
         [slurm, mpirun, hydra, torchrun, torchrun_event, horovod, flux, joined_block];
     let end = READERS.iter().find_map(|reader| reader(line))?;
-    let told_by = if matches!(end.how, Ended::Interrupted(_)) { EndTeller::Job } else { EndTeller::Launcher };
+    let told_by = if matches!(end.how, Ended::Interrupted(_)) { end.told_by } else { EndTeller::Launcher };
     Some(RankEnd { told_by, ..end })
 }
 
@@ -211,6 +211,13 @@ fn torchrun(line: &str) -> Option<RankEnd> {
     if let Some(rest) = elastic.map(|(_, rest)| rest).or_else(block) {
         let pid = rest.split_once("(pid: ").and_then(|(_, rest)| leading(rest));
         return Some(RankEnd { pid, ..RankEnd::of(by_code(rest)?) });
+    }
+    // Its agent, of itself (`torch/distributed/elastic/agent/server/api.py`): SIGHUP, SIGINT or SIGTERM.
+    if let Some((before, _)) = parted(line, finder!(b" death signal, shutting down workers")) {
+        let signal = before.rsplit_once("Received ")?.1;
+        let how = Ended::Interrupted(format!("torchrun got signal {signal}"));
+        let known = ["1", "2", "15"].contains(&signal);
+        return known.then(|| RankEnd { told_by: EndTeller::Launcher, ..RankEnd::of(how) });
     }
     let (before, code) = parted(line, finder!(b" exits with return code = "))?;
     before.contains("[launch.py:").then(|| by_code(code).map(RankEnd::of))?
