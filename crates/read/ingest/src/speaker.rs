@@ -53,6 +53,7 @@ fn is_net_library(line: &str) -> bool {
         || line.starts_with("(GTL DEBUG: ")
         || line.starts_with("mlx5: ") && line.contains(": got completion with error:")
         || line.starts_with("cxil_map: ")
+        || has(line, finder!(b"|CCL_ERROR| "))
         || is_nvshmem(line)
         || is_psm(line)
         || has(line, finder!(b"WARN: Function: ")) && line.contains(" Line: ")

@@ -1,4 +1,4 @@
-//! GPUs: `nvidia-smi` with its header, `-L`, `-q`, `nvlink -s` and `-e`, and `topo -p2p`.
+//! GPUs: `nvidia-smi` with its header, `-L`, `-q`, `nvlink -s` and `-e`, and `topo -p2p`; `dcgmi nvlink -s`.
 
 use super::page::{Page, gpu, gpu_at, pci_address};
 use super::{Context, key_value, leading_float};
@@ -14,6 +14,7 @@ pub(super) fn read(context: &mut Context, text: &str, page: &mut Page) -> Option
     versions(context, text, page)
         .or_else(|| listed(context, text, page))
         .or_else(|| link(context, text, page))
+        .or_else(|| dcgm_links(context, text, page))
         .or_else(|| peers(context, text, page))
         .or_else(|| queried(context, text, page))
 }
@@ -108,6 +109,23 @@ fn link(context: &Context, text: &str, page: &mut Page) -> Option<()> {
     }
     let state = NvLinkState { link, active, rate_gbs: leading_float(rate) };
     of(context, page, "NVLink", |gpu| gpu.nvlinks.push(state))
+}
+
+/// `gpuId 0:`, and below it a letter for each link, `U U D X _`: up, down, disabled, not supported.
+fn dcgm_links(context: &mut Context, text: &str, page: &mut Page) -> Option<()> {
+    const DCGMI: &str = "dcgmi nvlink";
+    if let Some(index) = text.trim().strip_prefix("gpuId ").and_then(|rest| rest.strip_suffix(':')) {
+        let index: u32 = index.parse().ok()?;
+        context.begin(DCGMI, &format!("GPU {index}"));
+        return Some(());
+    }
+    let letters: Vec<&str> = text.split_whitespace().collect();
+    let is_row = !letters.is_empty() && letters.iter().all(|letter| ["U", "D", "X", "_"].contains(letter));
+    let index = context.device.strip_prefix("GPU ").filter(|_| context.command == DCGMI && is_row)?.parse().ok()?;
+    let links = (0..).zip(letters).filter(|(_, letter)| ["U", "D"].contains(letter));
+    let states = links.map(|(link, letter)| NvLinkState { link, active: letter == "U", rate_gbs: None });
+    gpu(page.tell(context, DCGMI, &context.device, "NVLink"), index).nvlinks.extend(states);
+    Some(())
 }
 
 /// Which GPU, and what its access to each other one is: `GPU0 X OK CNS OK`, a row of `nvidia-smi topo -p2p`.
