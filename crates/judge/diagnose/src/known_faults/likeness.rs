@@ -9,7 +9,7 @@
 
 use super::situation::Situation;
 use super::table::{Condition, Fault};
-use super::{breadth, described, releases, unknown};
+use super::{described, releases, unknown};
 use crate::words::KNOWN;
 use busbw_model::{Component, Consequence, Exposure, KnownFault, Version};
 use std::cmp::Reverse;
@@ -185,11 +185,13 @@ impl<'a> Told<'a> {
         let is_told = !found.unknown.contains(&asked);
         let open = found.unknown.len();
         let conditions = fault.when.words().len().saturating_sub(open);
+        let affected = releases(self.faults, fault.component).into_iter().filter(|known| fault.affects(known)).count();
         let given = |weight: f64, is_so: bool| if is_so { weight } else { 0.0 };
-        let all = words + given(DOES, self.does.contains(&fault.consequence))
+        let all = words
+            + given(DOES, self.does.contains(&fault.consequence))
             + given(NAMED, is_named)
             + given(APART, self.sets_apart(fault))
-            + given(TOLD + NARROW / (breadth(fault, self.faults).max(1) as f64).sqrt(), is_told)
+            + given(TOLD + NARROW / (affected.max(1) as f64).sqrt(), is_told)
             + MET * conditions as f64
             - OPEN * (open as f64).sqrt();
         (words >= LEAST).then_some(Likeness { words, all })

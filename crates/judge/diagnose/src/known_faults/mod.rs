@@ -55,10 +55,10 @@ pub fn advise_run(case: &Case, situation: &Situation, found: &[Finding]) -> Advi
         fault.fits =
             fault.exposure != Exposure::CannotKnow && (alike || is_shown(known, fault) && !troubles.is_empty());
     }
-    // A run that went well is about no fault.
+    // A run that went well is about no fault; who writes of one means something by it.
     let is_run = !case.run.communicators.is_empty() || !case.run.tables.is_empty();
     first_what_fits(&mut advised, situation, faults);
-    if !is_run || !troubles.is_empty() {
+    if !is_run || !troubles.is_empty() || situation.is_a_post() {
         first_what_is_alike(&mut advised, situation, faults, None);
     }
     advised

@@ -224,6 +224,11 @@ impl Situation {
         &self.written
     }
 
+    /// Whether a person wrote a post around what programs print: it has marks of Markdown that no program prints.
+    pub(super) fn is_a_post(&self) -> bool {
+        self.written.lines().any(|line| line.starts_with("```") || line.starts_with("### "))
+    }
+
     /// What is known, for people.
     pub fn facts(&self) -> Vec<KnownFact> {
         let fact = |what: &str, values: Vec<String>| KnownFact { what: what.to_owned(), values };

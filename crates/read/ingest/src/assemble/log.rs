@@ -5,8 +5,8 @@ use crate::launcher::peel;
 use crate::logger;
 use crate::nccl_log::{ChoiceLine, NetLine, PatternLine, Version};
 use busbw_model::{
-    EnvOrigin, EnvSetting, ErrorStep, GraphPattern, LogPrefix, NcclLog, NetworkLine, NetworkStatement, Nic,
-    Place, SourceLine, Speaker, Statement, TuningChoice, VersionLine, Warning,
+    EnvOrigin, EnvSetting, ErrorStep, GraphPattern, LogPrefix, NcclLog, NetworkLine, NetworkStatement, Nic, Place,
+    SourceLine, Speaker, Statement, TuningChoice, VersionLine, Warning,
 };
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::hash::Hash;
