@@ -92,7 +92,10 @@ pub fn pod_row(line: &str) -> Option<(&str, &str)> {
     }
     let (status, restarts) = (words.next()?, words.next()?);
     let behind = words.find(|word| !word.ends_with("ago)") && !word.starts_with('('));
-    let is_age = behind
-        .is_some_and(|age| age.starts_with(|c: char| c.is_ascii_digit()) && age.ends_with(['s', 'm', 'h', 'd', 'y']));
+    // Of clocks that differ kubectl prints `<invalid>`.
+    let is_age = behind.is_some_and(|age| {
+        age.starts_with(|c: char| c.is_ascii_digit()) && age.ends_with(['s', 'm', 'h', 'd', 'y'])
+            || age.starts_with('<')
+    });
     (is_ready(ready) && is_number(restarts) && is_age).then_some((name, status))
 }

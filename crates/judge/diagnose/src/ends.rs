@@ -86,8 +86,13 @@ impl<'a> Ends<'a> {
 
     /// Takes what torchrun says of a signal to itself for the end of a run that somebody stopped, where nothing else is known of its ranks.
     fn take_stopped(&mut self) {
-        if self.timeouts.is_empty() && self.standing.iter().all(|end| stopped_by(end).is_some()) {
-            self.interrupted = self.interrupted.or(self.standing.first().copied());
+        let Some(stop) = self.standing.iter().find(|end| stopped_by(end).is_some()).map(|end| end.source.place) else {
+            return;
+        };
+        let is_of_it =
+            |end: &&RankEnd| stopped_by(end).is_some() || end.source.place.is_after(stop) && follows_a_stop(end);
+        if self.timeouts.is_empty() && self.standing.iter().all(is_of_it) {
+            self.interrupted = self.interrupted.or(self.standing.iter().copied().find(|end| stopped_by(end).is_some()));
             self.standing.clear();
         }
     }
@@ -176,6 +181,16 @@ pub fn stopped_by(end: &RankEnd) -> Option<String> {
             ["1", "2", "15"].contains(&signal).then(|| format!("torchrun got signal {signal}"))
         }
         _ => None,
+    }
+}
+
+/// Whether an end behind torchrun's word of a signal may follow from it: a process that got the same one, or a launcher's report of torchrun's own.
+fn follows_a_stop(end: &RankEnd) -> bool {
+    match &end.how {
+        Ended::Exit(_) => end.told_by == EndTeller::Launcher,
+        Ended::Killed(by) => ["signal 15", "SIGTERM", "Terminated"].contains(&by.as_str()),
+        Ended::Exception { message, .. } => message.trim_end().ends_with("is killed by signal: Terminated."),
+        _ => false,
     }
 }
 

@@ -18,22 +18,36 @@ pub fn progress(run: &Run) -> Vec<Progress> {
     let ends: HashSet<Place> = run.ends.iter().map(|end| end.source.place).collect();
     let of_program = run.statements.iter().filter(|one| one.speaker == Speaker::Program);
     let of_program = of_program.filter(|one| !ends.contains(&one.source.place));
-    // Of each bar, how far it was: a process that ends prints it once more.
-    let mut bars: HashMap<(u32, &str), u64> = HashMap::new();
+    let went_on = bars_that_went_on(run);
     let said = of_program.filter_map(|one| {
         let (figures, words) = figures(one.message());
-        let went_on = bar(one.text()).is_some_and(|(label, done)| {
-            bars.insert((one.source.place.input, label), done).is_some_and(|before| done > before)
-        });
-        // A full one shows that it got there.
-        let is_full_bar = one.text().contains("100%|");
         // Megatron-LM: ` iteration      190/    1000 | elapsed time per iteration (ms): 1839.6 | lm loss: 7.28 |`.
         let cells =
             one.text().split('|').filter(|cell| cell.rsplit(": ").next().is_some_and(|value| is_number(value.trim())));
-        let enough = figures >= 2 && figures * 3 >= words || is_full_bar || went_on || cells.count() >= 3;
+        let enough = match one.text().contains("%|") {
+            // A full one shows that it got there.
+            true => one.text().contains("100%|") || went_on.contains(&one.source.place),
+            false => figures >= 2 && figures * 3 >= words || cells.count() >= 3,
+        };
         enough.then_some(Progress { place: one.source.place, is_row: figures == words })
     });
     rows.chain(said).collect()
+}
+
+/// Where bars stand further than before, and not for the last time: a process that ends prints its bar once more, with what it got done since.
+fn bars_that_went_on(run: &Run) -> HashSet<Place> {
+    let mut bars: HashMap<(u32, &str, &str), (u64, Option<Place>)> = HashMap::new();
+    let mut went_on = HashSet::new();
+    for one in run.statements.iter().filter(|one| one.speaker == Speaker::Program) {
+        let Some((label, done)) = bar(one.text()) else { continue };
+        let place = one.source.place;
+        let speaker = one.source.text.get(..one.begins).unwrap_or_default();
+        let (before, rose) = bars.entry((place.input, speaker, label)).or_insert((done, None));
+        let is_further = done > *before;
+        went_on.extend(rose.filter(|_| is_further));
+        (*before, *rose) = (done, is_further.then_some(place));
+    }
+    went_on
 }
 
 /// What a bar of tqdm counts, and how much of it is done: `train:  45%|████▌     | 450/1000 [10:00<12:13,  1.33s/it]`.

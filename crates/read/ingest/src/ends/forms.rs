@@ -195,8 +195,10 @@ fn runtime(line: &str) -> Option<RankEnd> {
         message.to_string()
     } else if let Some(message) = failure_with_place(line) {
         let how = crashed(&format!("fatal error: {message}"));
-        let rank = line.strip_prefix("ERROR on proc ").and_then(leading);
-        let (ranks, told_by) = (rank.into_iter().collect(), EndTeller::Library);
+        let rank: Option<u32> = line.strip_prefix("ERROR on proc ").and_then(leading);
+        // Of one rank, the program ends itself behind it.
+        let told_by = if rank.is_some() { EndTeller::Job } else { EndTeller::Library };
+        let ranks = rank.into_iter().collect();
         return Some(RankEnd { ranks, told_by, ..RankEnd::of(how) });
     } else if let Some(reason) = line.strip_prefix("Fatal Python error: ") {
         reason.to_string()

@@ -212,12 +212,14 @@ fn torchrun(line: &str) -> Option<RankEnd> {
         let pid = rest.split_once("(pid: ").and_then(|(_, rest)| leading(rest));
         return Some(RankEnd { pid, ..RankEnd::of(by_code(rest)?) });
     }
-    // Its agent, of itself (`torch/distributed/elastic/agent/server/api.py`): SIGHUP, SIGINT or SIGTERM.
+    // Its agent, of itself (`torch/distributed/elastic/agent/server/api.py`): `Received 15 death signal, …`, `Received Signals.SIGTERM death signal, …`.
     if let Some((before, _)) = parted(line, finder!(b" death signal, shutting down workers")) {
-        let signal = before.rsplit_once("Received ")?.1;
-        let how = Ended::Interrupted(format!("torchrun got signal {signal}"));
-        let known = ["1", "2", "15"].contains(&signal);
-        return known.then(|| RankEnd { told_by: EndTeller::Launcher, ..RankEnd::of(how) });
+        const SIGNALS: [(&str, &str); 3] = [("1", "SIGHUP"), ("2", "SIGINT"), ("15", "SIGTERM")];
+        let told = before.rsplit_once("Received ")?.1;
+        let is_told = |(number, name): &&(&str, &str)| told == *number || told.strip_prefix("Signals.") == Some(name);
+        let (number, _) = SIGNALS.iter().find(is_told)?;
+        let how = Ended::Interrupted(format!("torchrun got signal {number}"));
+        return Some(RankEnd { told_by: EndTeller::Launcher, ..RankEnd::of(how) });
     }
     let (before, code) = parted(line, finder!(b" exits with return code = "))?;
     before.contains("[launch.py:").then(|| by_code(code).map(RankEnd::of))?

@@ -119,6 +119,11 @@ fn dcgm_links(context: &mut Context, text: &str, page: &mut Page) -> Option<()> 
         context.begin(DCGMI, &format!("GPU {index}"));
         return Some(());
     }
+    // Their own links follow.
+    if text.trim() == "NvSwitches:" && context.command == DCGMI {
+        context.command = "";
+        return Some(());
+    }
     let letters: Vec<&str> = text.split_whitespace().collect();
     let is_row = !letters.is_empty() && letters.iter().all(|letter| ["U", "D", "X", "_"].contains(letter));
     let index = context.device.strip_prefix("GPU ").filter(|_| context.command == DCGMI && is_row)?.parse().ok()?;
