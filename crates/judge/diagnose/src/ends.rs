@@ -86,13 +86,10 @@ impl<'a> Ends<'a> {
 
     /// Takes what torchrun says of a signal to itself for the end of a run that somebody stopped, where nothing else is known of its ranks.
     fn take_stopped(&mut self) {
-        let Some(stop) = self.standing.iter().find(|end| stopped_by(end).is_some()).map(|end| end.source.place) else {
-            return;
-        };
-        let is_of_it =
-            |end: &&RankEnd| stopped_by(end).is_some() || end.source.place.is_after(stop) && follows_a_stop(end);
-        if self.timeouts.is_empty() && self.standing.iter().all(is_of_it) {
-            self.interrupted = self.interrupted.or(self.standing.iter().copied().find(|end| stopped_by(end).is_some()));
+        let Some(stop) = self.standing.iter().copied().find(|end| stopped_by(end).is_some()) else { return };
+        let follows = |end: &RankEnd| end.source.place.is_after(stop.source.place) && follows_a_stop(end);
+        if self.timeouts.is_empty() && self.standing.iter().all(|end| stopped_by(end).is_some() || follows(end)) {
+            self.interrupted = self.interrupted.or(Some(stop));
             self.standing.clear();
         }
     }

@@ -79,7 +79,7 @@ struct Entry {
 }
 
 /// How like a fault is: by its words alone, and with what else is known.
-#[derive(Clone, Copy, PartialEq, PartialOrd, Default)]
+#[derive(Clone, Copy)]
 struct Likeness {
     words: f64,
     all: f64,
@@ -151,9 +151,10 @@ impl<'a> Told<'a> {
         let says = |(_, words): &&(Consequence, Vec<String>)| words.iter().any(|word| text.contains(word.as_str()));
         let does = KNOWN.does.iter().filter(says).map(|(does, _)| *does);
         let does = seen.map_or_else(|| does.collect(), |seen| vec![seen]);
-        let words = || names(known.written()).map(stem);
-        let (words, beginning, length) = (words().collect(), words().take(BEGINNING).collect(), words().count());
-        let length = (length as f64 / SHORT).ln_1p().max(1.0);
+        let words: Vec<String> = names(known.written()).map(stem).collect();
+        let length = (words.len() as f64 / SHORT).ln_1p().max(1.0);
+        let beginning = words.iter().take(BEGINNING).cloned().collect();
+        let words = words.into_iter().collect();
         let entries: HashMap<&str, Entry> = faults.iter().map(|fault| (fault.id.as_str(), Entry::of(fault))).collect();
         let mut having: HashMap<String, u32> = HashMap::new();
         for word in entries.values().flat_map(Entry::words) {
