@@ -1,7 +1,7 @@
 //! Lines that show that a program goes on: rows of tables, and figures among words.
 
 use busbw_model::{Place, Run, Speaker};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 /// A line of a program that goes on.
 #[derive(Debug)]
@@ -18,7 +18,7 @@ pub fn progress(run: &Run) -> Vec<Progress> {
     let ends: HashSet<Place> = run.ends.iter().map(|end| end.source.place).collect();
     let of_program = run.statements.iter().filter(|one| one.speaker == Speaker::Program);
     let of_program = of_program.filter(|one| !ends.contains(&one.source.place));
-    let went_on = bars_that_went_on(run);
+    let went_on: HashSet<Place> = run.steps.iter().copied().collect();
     let said = of_program.filter_map(|one| {
         let (figures, words) = figures(one.message());
         // Megatron-LM: ` iteration      190/    1000 | elapsed time per iteration (ms): 1839.6 | lm loss: 7.28 |`.
@@ -32,30 +32,6 @@ pub fn progress(run: &Run) -> Vec<Progress> {
         enough.then_some(Progress { place: one.source.place, is_row: figures == words })
     });
     rows.chain(said).collect()
-}
-
-/// Where bars stand further than before, and not for the last time: a process that ends prints its bar once more, with what it got done since.
-fn bars_that_went_on(run: &Run) -> HashSet<Place> {
-    let mut bars: HashMap<(u32, &str, &str), (u64, Option<Place>)> = HashMap::new();
-    let mut went_on = HashSet::new();
-    for one in run.statements.iter().filter(|one| one.speaker == Speaker::Program) {
-        let Some((label, done)) = bar(one.text()) else { continue };
-        let place = one.source.place;
-        let speaker = one.source.text.get(..one.begins).unwrap_or_default();
-        let (before, rose) = bars.entry((place.input, speaker, label)).or_insert((done, None));
-        let is_further = done > *before;
-        went_on.extend(rose.filter(|_| is_further));
-        (*before, *rose) = (done, is_further.then_some(place));
-    }
-    went_on
-}
-
-/// What a bar of tqdm counts, and how much of it is done: `train:  45%|████▌     | 450/1000 [10:00<12:13,  1.33s/it]`.
-fn bar(text: &str) -> Option<(&str, u64)> {
-    let (head, rest) = text.split_once("%|")?;
-    let (_, counts) = rest.split_once("| ")?;
-    let done = counts.split_once('/')?.0.trim().parse().ok()?;
-    Some((head.trim_end_matches(|c: char| c.is_ascii_digit() || c == ' '), done))
 }
 
 fn is_number(word: &str) -> bool {

@@ -412,10 +412,10 @@ impl Program {
             }
         }
         if by == Speaker::Program
-            && !is_known
-            && let Some(numbers) = steps::numbers(body)
+            && let Some(step) = steps::step(stream, body, wording)
+            && (step.is_bar || !is_known)
         {
-            facts.loops.take(wording, number, numbers);
+            facts.loops.take(&step, number);
         }
         if may_be_kept {
             facts.of_nobody(number, Fact::Statement(Box::new(StatementFact { by, wording, text: kept(plain) })));

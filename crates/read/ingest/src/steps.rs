@@ -2,9 +2,12 @@
 //!
 //! Of a long loop the first lines are kept as statements, and the last ones show whether it goes on. Which these are must not depend on where blocks
 //! end: of each wording a block tells its first line, its last line and where it went on last, and so do all blocks together.
+//! A bar of progress is a loop too, of its stream and label.
 
+use crate::wording::wording;
 use busbw_model::Place;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxBuildHasher, FxHashMap};
+use std::hash::BuildHasher;
 
 /// Places that are kept of each wording.
 const MOST_PLACES: usize = 3;
@@ -16,6 +19,15 @@ const LEAST_NUMBERS: usize = 2;
 /// The numbers of a line, as hashes; 0 where there are fewer.
 pub(crate) type Numbers = [u32; 8];
 
+/// A line that may be one of a loop.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Step {
+    /// Of which loop: the wording of its lines.
+    wording: u64,
+    numbers: Numbers,
+    pub is_bar: bool,
+}
+
 /// The lines of one wording, with the number that a line has in its block or input.
 #[derive(Debug, Clone)]
 pub(crate) struct Loop {
@@ -24,6 +36,10 @@ pub(crate) struct Loop {
     last: Numbers,
     /// The last lines that differ in enough numbers from the line before; 0 where there are fewer.
     places: [u64; MOST_PLACES],
+    /// Of a bar, where it was seen to stand further and not yet followed by another such place: a process that ends prints its bar once more, with
+    /// what it got done since.
+    open: Option<u64>,
+    is_bar: bool,
 }
 
 /// The loops of a block or an input, by wording.
@@ -31,27 +47,34 @@ pub(crate) struct Loop {
 pub(crate) struct Loops(FxHashMap<u64, Loop>);
 
 impl Loop {
+    fn of(step: &Step, line: u64) -> Self {
+        let Step { numbers, is_bar, .. } = *step;
+        Loop { first: (line, numbers), last: numbers, places: [0; MOST_PLACES], open: None, is_bar }
+    }
+
     fn push(&mut self, line: u64) {
+        let Some(line) = (if self.is_bar { self.open.replace(line) } else { Some(line) }) else { return };
         self.places.rotate_left(1);
         self.places[MOST_PLACES - 1] = line;
     }
 
     /// Adds the lines of a block that begins behind so many lines.
     fn append(&mut self, later: &Loop, before: u64) {
-        if differ(&self.last, &later.first.1) {
+        let least = if self.is_bar { 1 } else { LEAST_NUMBERS };
+        let differ = self.last.iter().zip(&later.first.1).filter(|(one, other)| one != other).count();
+        if differ >= least {
             self.push(before + later.first.0);
         }
-        later.places.iter().filter(|line| **line > 0).for_each(|line| self.push(before + line));
+        later.places.iter().copied().filter(|line| *line > 0).chain(later.open).for_each(|line| self.push(before + line));
         self.last = later.last;
     }
 }
 
 impl Loops {
-    /// Adds a line of a block, by its [`numbers`].
-    pub fn take(&mut self, wording: u64, line: u32, numbers: Numbers) {
-        let line = u64::from(line) + 1;
-        let new = Loop { first: (line, numbers), last: numbers, places: [0; MOST_PLACES] };
-        self.0.entry(wording).and_modify(|known| known.append(&new, 0)).or_insert(new);
+    /// Adds a line of a block.
+    pub fn take(&mut self, step: &Step, line: u32) {
+        let new = Loop::of(step, u64::from(line) + 1);
+        self.0.entry(step.wording).and_modify(|known| known.append(&new, 0)).or_insert(new);
     }
 
     /// Adds the loops of a block that begins behind so many lines.
@@ -65,7 +88,7 @@ impl Loops {
                 None if full => {}
                 None => {
                     let places = later.places.map(|line| if line > 0 { before + line } else { 0 });
-                    self.0.insert(wording, Loop { places, ..later });
+                    self.0.insert(wording, Loop { places, open: later.open.map(|line| before + line), ..later });
                 }
             }
         }
@@ -80,8 +103,31 @@ impl Loops {
     }
 }
 
-/// The first numbers of a line, times and dates left out; none where it has too few for a step, or is a bar, which a process that ends prints once more.
-pub(crate) fn numbers(text: &str) -> Option<Numbers> {
+/// What a line of a wording may be a step of, by its first numbers; nothing where it has too few.
+pub(crate) fn step(stream: &str, text: &str, of_line: u64) -> Option<Step> {
+    let (numbers, count) = numbers(text);
+    if count < LEAST_NUMBERS {
+        return None;
+    }
+    match text.split_once("%|") {
+        Some((head, rest)) => bar(stream, head, rest),
+        None => Some(Step { wording: of_line, numbers, is_bar: false }),
+    }
+}
+
+/// What a bar of tqdm counts, and how much of it is done: `train:  45%|████▌     | 450/1000 [10:00<12:13,  1.33s/it]`.
+fn bar(stream: &str, head: &str, rest: &str) -> Option<Step> {
+    let (_, counts) = rest.split_once("| ")?;
+    let (done, _) = counts.split_once('/')?;
+    let label = head.trim_end_matches(|c: char| c.is_ascii_digit() || c == ' ');
+    let wording = FxBuildHasher.hash_one((stream, wording(label.as_bytes()), "%|"));
+    let mut numbers = Numbers::default();
+    numbers[0] = done.trim().parse().ok()?;
+    Some(Step { wording, numbers, is_bar: true })
+}
+
+/// The first numbers of a line, times and dates left out, and how many there are.
+fn numbers(text: &str) -> (Numbers, usize) {
     /// That of FNV-1a, whose hash of nothing is not 0.
     const FACTOR: u32 = 0x0100_0193;
     const NOTHING: u32 = 0x811c_9dc5;
@@ -112,12 +158,7 @@ pub(crate) fn numbers(text: &str) -> Option<Numbers> {
             }
         }
     }
-    (count >= LEAST_NUMBERS && !text.contains("%|")).then_some(found)
-}
-
-/// Whether enough numbers of two lines differ.
-fn differ(one: &Numbers, other: &Numbers) -> bool {
-    one.iter().zip(other).filter(|(one, other)| one != other).count() >= LEAST_NUMBERS
+    (found, count)
 }
 
 #[cfg(test)]
@@ -125,6 +166,9 @@ mod tests {
     #[test]
     fn a_loop_repeats_its_words_with_other_numbers() {
         let steps = |from: u32| (from..from + 2000).map(|i| format!("[default3]: step {i} loss {}.5\n", 9000 - i));
+        let bars = |done: std::ops::Range<u32>| {
+            done.map(|i| format!("[rank0]: step: {i}%|#{i}| {i}/100 [00:1{i}<00:00, 2.0s/it]\n")).collect::<String>()
+        };
         let ranks =
             (0..400).map(|i| format!("[default{}]: step {} loss {}.5 of rank {}\n", i % 8, i / 8, i / 8, i % 8));
         let cases = [
@@ -138,10 +182,10 @@ mod tests {
                     .into(),
                 vec![],
             ),
-            (
-                "shards: 100%|####| 5/5 [00:10<00:00, 2.0s/it]\nshards: 100%|####| 6/6 [00:11<00:00, 2.1s/it]\n".into(),
-                vec![],
-            ),
+            // The last place of a bar may be what a process that ends prints.
+            (bars(5..7), vec![]),
+            (bars(5..10), vec![2, 3, 4]),
+            (bars(5..8) + "[rank1]: step: 81%|##| 81/100 [00:10<00:00]\n" + &bars(7..8), vec![2]),
             (steps(0).collect(), vec![1998, 1999, 2000]),
             (ranks.collect(), vec![377, 385, 393]),
         ];
