@@ -8,7 +8,7 @@
 //! looked up; nothing is judged by it.
 
 use super::situation::Situation;
-use super::table::{Condition, Fault};
+use super::table::{Condition, Fault, Sure};
 use super::{described, releases, unknown};
 use crate::words::KNOWN;
 use busbw_model::{Component, Consequence, Exposure, KnownFault, Version};
@@ -125,7 +125,7 @@ pub fn likest(known: &Situation, faults: &[Fault]) -> Option<KnownFault> {
 }
 
 /// The faults of programs of which no version is known, as the newest release that has each; without those that cannot be. Who writes
-/// of a fault may name only the release that ended it.
+/// of a fault may name only the release that ended it; and of a fault that only users reported, nobody may have tried older releases, or later ones.
 fn without_version<'a>(known: &'a Situation, faults: &'a [Fault]) -> impl Iterator<Item = KnownFault> + 'a {
     let newest: BTreeMap<Component, Vec<_>> = Component::ALL
         .into_iter()
@@ -135,7 +135,9 @@ fn without_version<'a>(known: &'a Situation, faults: &'a [Fault]) -> impl Iterat
     let is_open = |fault: &&Fault| {
         let ended = |versions: &BTreeSet<Version>| fault.fixed.all().iter().any(|fixed| versions.contains(fixed));
         let has = |versions: &BTreeSet<Version>| versions.iter().any(|version| fault.affects(version));
-        known.of(fault.component).is_none_or(|versions| ended(versions) && !has(versions))
+        let mended = |version: &Version| fault.fixed.all().iter().any(|fixed| version >= fixed);
+        let may_have = |versions: &BTreeSet<Version>| fault.sure == Sure::Reported && !versions.iter().any(mended);
+        known.of(fault.component).is_none_or(|versions| (ended(versions) || may_have(versions)) && !has(versions))
     };
     faults.iter().filter(is_open).filter_map(move |fault| {
         let version = newest.get(&fault.component)?.iter().find(|version| fault.affects(version))?;

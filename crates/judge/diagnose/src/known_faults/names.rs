@@ -43,12 +43,13 @@ impl Situation {
         }
         let words: Vec<&str> =
             text.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty()).collect();
-        let models = words.iter().filter(|word| is_model(word)).filter_map(|word| product(word));
-        let series = words.windows(SERIES).filter(|name| name[0] == "RTX").filter_map(|name| product(&name.join(" ")));
+        let models = words.iter().filter(|word| is_model(word)).map(|word| word.to_string());
+        let series = words.windows(SERIES).filter(|name| name[0] == "RTX").map(|name| name.join(" "));
         // A thread that names several GPUs compares them.
-        let products: BTreeSet<&str> = models.chain(series).map(|(name, _)| name).collect();
-        if products.len() == 1 && !self.knows(Condition::Gpu) {
-            products.into_iter().for_each(|name| self.tell_gpu(name));
+        let gpus: Vec<(&str, String)> =
+            models.chain(series).filter_map(|name| Some((product(&name)?.0, name))).collect();
+        if gpus.windows(2).all(|two| two[0].0 == two[1].0) && !self.knows(Condition::Gpu) {
+            gpus.iter().for_each(|(_, name)| self.tell_gpu(name));
         }
     }
 }

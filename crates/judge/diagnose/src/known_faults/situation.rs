@@ -88,12 +88,16 @@ impl Situation {
 
     /// GPUs by a name that people or machines give them.
     pub fn tell_gpu(&mut self, name: &str) {
-        let Some((product, generation)) = product(name) else { return };
-        self.tell(Condition::Gpu, product);
+        let Some((model, generation)) = product(name) else { return };
+        self.tell(Condition::Gpu, model);
+        // Several may be sold of one model: MI325X is of MI300X.
+        let words = name.split(|c: char| !c.is_ascii_alphanumeric());
+        let sold = words.filter(|word| product(word).is_some_and(|(of_word, _)| of_word == model));
+        sold.for_each(|word| self.tell(Condition::Gpu, word.to_ascii_uppercase()));
         self.tell(Condition::Gpu, format!("{generation:?}"));
         self.tell_all(Condition::Gpu);
         // The superchips of Grace; all others are sold with either processor.
-        if ["GH", "GB"].iter().any(|grace| product.starts_with(grace)) {
+        if ["GH", "GB"].iter().any(|grace| model.starts_with(grace)) {
             self.tell_arch("aarch64");
         }
         if generation < Generation::Hopper {

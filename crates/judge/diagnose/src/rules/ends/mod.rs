@@ -27,6 +27,13 @@ pub fn settle(case: &Case, found: &mut Vec<(Basis, Finding)>) {
         !lines.is_empty() && lines.iter().all(|line| case.ends.aftermath.contains(&line.source.place))
     };
     found.retain(|(_, finding)| !aftermath(&finding.evidence));
+    if let Some(stop) = stopped(case) {
+        let follows = |finding: &Finding| {
+            let mut lines = finding.evidence.iter().map(|evidence| evidence.source.place);
+            is_consequence(finding.code) && lines.all(|line| line.is_after(stop.source.place))
+        };
+        found.retain(|(_, finding)| !follows(finding));
+    }
     match case.ends.cause() {
         Some(cause) => explained(case, cause, found),
         None => unexplained(case, found),
@@ -259,8 +266,13 @@ fn told_before(case: &Case, line: &Line) -> bool {
         && case.book.read(line.speaker, &line.text).into_iter().any(is_error)
 }
 
+/// The end of a run that somebody stopped, and that had not failed.
+fn stopped<'a>(case: &Case<'a>) -> Option<&'a RankEnd> {
+    case.ends.interrupted.filter(|_| !case.ends.failed())
+}
+
 fn interrupted(case: &Case) -> Option<Finding> {
-    let end = case.ends.interrupted.filter(|_| !case.ends.failed())?;
+    let end = stopped(case)?;
     let by = stopped_by(end)?;
     Some(said("end.stopped", &[("by", &by)], vec![Evidence::new(end.source.clone())]))
 }

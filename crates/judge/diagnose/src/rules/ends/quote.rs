@@ -9,7 +9,7 @@ use crate::lines::Line;
 use crate::results;
 use crate::words::{KNOWN, TIMED_OUT};
 use busbw_model::{
-    Code, Communicator, Ended, ErrorStep, Evidence, Finding, RankEnd, Severity, SourceLine, Speaker, Warning,
+    Code, Communicator, Ended, ErrorStep, Evidence, Finding, LogLevel, RankEnd, Severity, SourceLine, Speaker, Warning,
 };
 
 /// What a failure of NCCL's is: its id in rules/findings.toml.
@@ -129,8 +129,13 @@ fn said_before(case: &Case, end: &RankEnd) -> Option<Finding> {
         let of = line.source.place;
         place.is_after(of) && place.line - of.line <= LINES && line.speaker == Speaker::Program
     };
+    let is_logged = |line: &Line| {
+        let of_line = case.run.statements.iter().filter(|one| one.source.place == line.source.place);
+        of_line.into_iter().any(|one| one.level == Some(LogLevel::Error))
+            && !case.run.ends.iter().any(|end| end.source.place == line.source.place)
+    };
     let tells = |line: &&Line| {
-        tells_error(&line.text)
+        (tells_error(&line.text) || is_logged(line))
             && !is_of_another_task(line, end)
             && !case.refuters.progressed_after(line.source.place)
             && case.book.read(line.speaker, &line.text).is_empty()
