@@ -39,12 +39,18 @@ fn check_and_list() -> Result<(), String> {
     list(&out, "signatures", &signatures, |path| format!("include_str!({:?})", root.join(path)))?;
     let faults = files(&root, "rules/known-faults")?;
     table::faults(faults.iter().map(|(path, text)| (path.as_str(), text.as_str())))?;
-    // Packed, because they would be a thirtieth of the static command.
-    let packed = |path: &str| out.join(path.rsplit('/').next().unwrap_or(path)).with_extension("toml.gz");
-    for (path, text) in &faults {
-        pack(&packed(path), text).map_err(|e| format!("{path}: {e}"))?;
-    }
-    list(&out, "known-faults", &faults, |path| format!("include_bytes!({:?})", packed(path)))
+    let tables = faults.iter().map(|(path, text)| data::parse::<Faults>(path, text));
+    let all: Vec<toml::Value> =
+        tables.collect::<Result<Vec<_>, _>>()?.into_iter().flat_map(|table| table.fault).collect();
+    // As JSON, because every start reads them, and packed, because they would be a thirtieth of the static command.
+    let json = serde_json::to_vec(&all).map_err(|e| e.to_string())?;
+    pack(&out.join("known-faults.json.gz"), &json).map_err(|e| format!("rules/known-faults: {e}"))
+}
+
+/// A file of known faults, as it is written.
+#[derive(serde::Deserialize)]
+struct Faults {
+    fault: Vec<toml::Value>,
 }
 
 /// Writes the list of files of a folder, and how each is included.
@@ -57,9 +63,9 @@ fn list(out: &Path, name: &str, files: &[(String, String)], included: impl Fn(&s
     fs::write(out.join(name).with_extension("rs"), list).map_err(|e| e.to_string())
 }
 
-fn pack(file: &Path, text: &str) -> std::io::Result<()> {
+fn pack(file: &Path, text: &[u8]) -> std::io::Result<()> {
     let mut packed = GzEncoder::new(fs::File::create(file)?, Compression::best());
-    packed.write_all(text.as_bytes())?;
+    packed.write_all(text)?;
     packed.finish().map(drop)
 }
 

@@ -65,7 +65,13 @@ impl Loop {
         if differ >= least {
             self.push(before + later.first.0);
         }
-        later.places.iter().copied().filter(|line| *line > 0).chain(later.open).for_each(|line| self.push(before + line));
+        later
+            .places
+            .iter()
+            .copied()
+            .filter(|line| *line > 0)
+            .chain(later.open)
+            .for_each(|line| self.push(before + line));
         self.last = later.last;
     }
 }

@@ -1,23 +1,19 @@
 //! The known faults that are compiled in.
 
-use super::table::{Fault, faults};
+use super::table::Fault;
 use flate2::read::GzDecoder;
 use std::io::read_to_string;
 use std::sync::LazyLock;
 
-/// The files that are compiled in, packed, with their paths: all of `rules/known-faults`.
-const FILES: &[(&str, &[u8])] = &include!(concat!(env!("OUT_DIR"), "/known-faults.rs"));
+/// All of `rules/known-faults`, as JSON, packed.
+const PACKED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/known-faults.json.gz"));
 
 static BUILT_IN: LazyLock<Vec<Fault>> = LazyLock::new(|| {
-    let texts = FILES.iter().map(|(path, packed)| Ok((*path, read_to_string(GzDecoder::new(*packed))?)));
-    let texts: Vec<(&str, String)> = match texts.collect::<std::io::Result<_>>() {
-        Ok(texts) => texts,
-        Err(error) => unreachable!("the build script packed these files: {error}"),
-    };
-    match faults(texts.iter().map(|(path, text)| (*path, text.as_str()))) {
-        Ok(faults) => faults,
-        Err(error) => unreachable!("the build script read these files: {error}"),
-    }
+    let json = read_to_string(GzDecoder::new(PACKED))
+        .unwrap_or_else(|error| unreachable!("the build script packed it: {error}"));
+    let faults: Vec<Fault> =
+        serde_json::from_str(&json).unwrap_or_else(|error| unreachable!("the build script read these: {error}"));
+    faults.into_iter().filter_map(Fault::of_component).collect()
 });
 
 /// The faults that are compiled in; those of a person's own file stand in its [`Book`](crate::Book).

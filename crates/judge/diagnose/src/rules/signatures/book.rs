@@ -8,6 +8,7 @@ use crate::known_faults::table::{Fault, faults};
 use crate::lines;
 use aho_corasick::AhoCorasick;
 use busbw_model::{Run, Speaker};
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::LazyLock;
@@ -24,7 +25,7 @@ pub fn check_rules(name: &str, text: &str) -> Result<(), String> {
 const FILES: &[(&str, &str)] = &include!(concat!(env!("OUT_DIR"), "/signatures.rs"));
 
 static BUILT_IN: LazyLock<Book> = LazyLock::new(|| match causes(FILES.iter().copied()) {
-    Ok(causes) => Book::of(causes, built_in::all().to_vec()),
+    Ok(causes) => Book::of(causes, built_in::all().into()),
     Err(error) => unreachable!("the build script read these files: {error}"),
 });
 
@@ -121,7 +122,7 @@ fn whole(line: &str, piece: &str, mut from: usize, begins: bool, ends: bool) -> 
 #[derive(Debug, Clone, Default)]
 pub struct Book {
     causes: Vec<Cause>,
-    faults: Vec<Fault>,
+    faults: Cow<'static, [Fault]>,
     /// The texts by their place among the automaton's patterns: cause and role.
     owners: Vec<(usize, Role)>,
     automaton: Option<AhoCorasick>,
@@ -176,7 +177,7 @@ impl Book {
         }
         Ok(Book::of(
             in_place_of(own, &self.causes, |cause| &cause.id),
-            in_place_of(own_faults, &self.faults, |fault| &fault.id),
+            in_place_of(own_faults, &self.faults, |fault| &fault.id).into(),
         ))
     }
 
@@ -188,7 +189,7 @@ impl Book {
         &self.faults
     }
 
-    fn of(causes: Vec<Cause>, faults: Vec<Fault>) -> Self {
+    fn of(causes: Vec<Cause>, faults: Cow<'static, [Fault]>) -> Self {
         let mut book = Book { causes, faults, ..Book::default() };
         let mut words: Vec<&str> = Vec::new();
         for (index, cause) in book.causes.iter().enumerate() {
