@@ -184,7 +184,8 @@ pub fn stopped_by(end: &RankEnd) -> Option<String> {
 /// Whether an end behind torchrun's word of a signal may follow from it: a process that got the same one, or a launcher's report of torchrun's own.
 fn follows_a_stop(end: &RankEnd) -> bool {
     match &end.how {
-        Ended::Exit(_) => end.told_by == EndTeller::Launcher,
+        // Where a traceback is cut off, nobody sees of what.
+        Ended::Exit(status) => end.told_by == EndTeller::Launcher || status.is_none(),
         Ended::Killed(by) => ["signal 15", "SIGTERM", "Terminated"].contains(&by.as_str()),
         Ended::Exception { message, .. } => message.trim_end().ends_with("is killed by signal: Terminated."),
         _ => false,

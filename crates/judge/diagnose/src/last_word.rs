@@ -91,7 +91,8 @@ fn may_fail(one: &Statement) -> bool {
     let text = one.text().trim();
     let label = one.source.text.get(..one.begins).unwrap_or_default();
     // Of an exception with its traceback, Python speaks, and rules know what became of its process.
-    let is_of_program = one.speaker == Speaker::Program && (is_exception(text) || is_failure(text) || is_event(text));
+    let is_of_program = one.speaker == Speaker::Program
+        && (is_exception(text) || is_failure(text) || is_event(text) || is_error_of_gpu(text));
     is_of_program || is_of_glog(one) || label.split(' ').any(|word| word == "ERROR")
 }
 
@@ -118,6 +119,25 @@ pub(crate) fn is_failure(text: &str) -> bool {
     let Some((level, said)) = text.split_once(": ") else { return false };
     let counts = said.trim().starts_with(|c: char| c.is_ascii_digit());
     !counts && LEVELS.iter().any(|word| level.eq_ignore_ascii_case(word))
+}
+
+/// Whether CUDA or HIP is named, and behind it an error with its number, its words or its place; or one by its name in their headers, `CUDA_ERROR_LAUNCH_FAILED`.
+pub(crate) fn is_error_of_gpu(text: &str) -> bool {
+    const NAMES: [&str; 4] = ["CUDA_ERROR_", "cudaError", "hipError", "HSA_STATUS_ERROR_"];
+    let names = |name: &&str| {
+        text.split_once(*name).is_some_and(|(_, rest)| rest.starts_with(|c: char| c.is_ascii_uppercase()))
+    };
+    if NAMES.iter().any(names) && !text.contains("NotReady") && !text.contains("NOT_READY") {
+        return true;
+    }
+    let behind = ["CUDA ", "Cuda ", "cuda ", "HIP ", "hip "].iter().find_map(|name| Some(text.split_once(name)?.1));
+    let said =
+        behind.and_then(|rest| ["Error", "error", "ERROR"].iter().find_map(|word| Some(rest.split_once(word)?.1)));
+    said.is_some_and(|said| {
+        let begins = said.starts_with(['(', ':']) || said.starts_with(" at ") || said.starts_with(" in ");
+        let is_none = said.trim_start_matches([':', ' ', '(']).starts_with(['0', 'n', 'N']);
+        (begins || said.trim_start().starts_with(|c: char| c.is_ascii_digit())) && !is_none
+    })
 }
 
 /// An error in PyTorch's, Horovod's or TensorFlow's log.
@@ -174,6 +194,10 @@ mod tests {
             ("zmq.error.Again: Resource temporarily unavailable", true),
             ("pool.workers.WorkerGone", true),
             ("fatal: not a git repository", true),
+            ("CUDA Runtime Error(46): all CUDA-capable devices are busy or unavailable", true),
+            ("cuCtxSynchronize returned error CUDA_ERROR_LAUNCH_FAILED (field.cpp:1374 in exchangeGhost())", true),
+            ("CUDA error checks are on", false),
+            ("cudaErrorNotReady: the event is not done", false),
             ("panic: close of closed channel", true),
             ("Warning  Unhealthy  12m (x3 over 14m)  kubelet  Liveness probe failed", true),
             ("Error: 0", false),
@@ -183,7 +207,11 @@ mod tests {
             ("www.example.com: ok", false),
             ("Warning signs are ignored", false),
         ] {
-            assert_eq!(is_exception(text) || is_failure(text) || is_event(text), expected, "{text}");
+            assert_eq!(
+                is_exception(text) || is_failure(text) || is_event(text) || is_error_of_gpu(text),
+                expected,
+                "{text}"
+            );
         }
     }
 }

@@ -42,6 +42,9 @@ pub struct RdmaPort {
     pub state: String,
     /// Physical state: `LinkUp`, `Polling`, `Disabled`.
     pub physical_state: Option<String>,
+    /// What the NIC's firmware says is wrong with the link: `Cable is unplugged`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trouble: Option<String>,
     /// InfiniBand or Ethernet.
     pub link_layer: Option<LinkLayer>,
     /// Rate in Gbit/s, as the kernel prints it: `400 Gb/sec (4X NDR)` is 400.

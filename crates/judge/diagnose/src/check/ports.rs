@@ -92,13 +92,16 @@ fn state(at: Port, node: &NodeFacts, cards: &Cards, report: &mut AreaReport) {
         Some(LinkLayer::Ethernet) => "Ethernet (RoCE)",
         None => "unknown link layer",
     };
-    let physical = at.port.physical_state.as_deref().map_or(String::new(), |state| format!(", {state}"));
-    let detail = format!("{}{physical}, {layer}", at.port.state);
+    let told = at.port.physical_state.iter().chain(&at.port.trouble).map(|told| format!(", {told}"));
+    let detail = format!("{}{}, {layer}", at.port.state, told.collect::<String>());
     let report = report.about(at.name());
     if at.port.state.is_empty() {
         return report.skip(ITEM, "no command tells it");
     }
     if at.is_active() {
+        if let Some(trouble) = &at.port.trouble {
+            report.warn("link", trouble, Some(Code::NicRate), remedy_of_state(at));
+        }
         return report.ok(ITEM, detail);
     }
     let until = format!("until it is up, leave it out: `export NCCL_IB_HCA=^{}`", at.device.name);

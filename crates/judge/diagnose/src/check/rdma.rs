@@ -3,7 +3,7 @@
 use super::area_report::{AreaReport, listed};
 use super::ports::{self, HCAS};
 use busbw_model::node::{HcaList, Known, RdmaDevice};
-use busbw_model::{Code, LinkLayer, NodeFacts};
+use busbw_model::{Code, LinkLayer, NodeFacts, counted};
 
 /// Kernels from this one on let NICs reach GPU memory by dma-buf (5.12; NCCL's documentation asks for it as well).
 const DMA_BUF_SINCE: (u32, u32) = (5, 12);
@@ -23,12 +23,12 @@ pub(super) fn check(node: &NodeFacts, report: &mut AreaReport) {
     gpu_direct(node, report);
 }
 
-/// What ibdiagnet found, by its stages. Counters add up over months, and firmware that differs stops nobody: these are notes.
+/// What ibdiagnet found, by its stages, and iblinkinfo. Counters add up over months, and firmware that differs stops nobody: these are notes.
 fn subnet(node: &NodeFacts, report: &mut AreaReport) {
     const ITEM: &str = "subnet";
     const LINKS: [&str; 3] = ["Links Check", "Speed / Width checks", "Phy Diagnostic (Plugin)"];
     const MANAGEMENT: [&str; 3] = ["Discovery", "Lids Check", "Subnet Manager"];
-    const REMEDY: &str = "Every link and its fault is in ibdiagnet's log: `grep -E '^-E-' /var/tmp/ibdiagnet2/ibdiagnet2.log`; reseat or change the cable of a link that is slow or narrow, see that one subnet manager is master: `sudo sminfo`";
+    const REMEDY: &str = "Every link and its fault is in ibdiagnet's log: `grep -E '^-E-' /var/tmp/ibdiagnet2/ibdiagnet2.log`, or `iblinkinfo | grep 'Could be'`; reseat or change the cable of a link that is slow or narrow, see that one subnet manager is master: `sudo sminfo`";
     let failed: Vec<(&str, u64)> = node
         .subnet
         .iter()
@@ -37,13 +37,13 @@ fn subnet(node: &NodeFacts, report: &mut AreaReport) {
         .collect();
     let has = |stages: &[&str]| failed.iter().any(|(stage, _)| stages.contains(stage));
     let each: Vec<String> = failed.iter().map(|(stage, errors)| format!("{errors} in {stage}")).collect();
-    let detail = format!("ibdiagnet found errors: {}", listed(&each));
+    let detail = format!("errors: {}", listed(&each));
     match () {
         () if node.subnet.is_empty() => {}
         () if has(&MANAGEMENT) => report.fail(ITEM, detail, Some(Code::IbTransportError), REMEDY),
         () if has(&LINKS) => report.warn(ITEM, detail, Some(Code::NicRate), REMEDY),
         () if !failed.is_empty() => report.warn(ITEM, detail, None, REMEDY),
-        () => report.ok(ITEM, format!("{} stages of ibdiagnet without an error", node.subnet.len())),
+        () => report.ok(ITEM, format!("{} without an error", counted(node.subnet.len(), "check"))),
     }
 }
 

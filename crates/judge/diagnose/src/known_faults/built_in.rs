@@ -1,6 +1,6 @@
 //! The known faults that are compiled in.
 
-use super::table::Fault;
+use super::table::{Fault, component_of};
 use flate2::read::GzDecoder;
 use std::io::read_to_string;
 use std::sync::LazyLock;
@@ -13,7 +13,7 @@ static BUILT_IN: LazyLock<Vec<Fault>> = LazyLock::new(|| {
         .unwrap_or_else(|error| unreachable!("the build script packed it: {error}"));
     let faults: Vec<Fault> =
         serde_json::from_str(&json).unwrap_or_else(|error| unreachable!("the build script read these: {error}"));
-    faults.into_iter().filter_map(Fault::of_component).collect()
+    faults.into_iter().filter_map(|fault| Some(Fault { component: component_of(&fault.id)?, ..fault })).collect()
 });
 
 /// The faults that are compiled in; those of a person's own file stand in its [`Book`](crate::Book).

@@ -283,15 +283,8 @@ impl Bounds {
     }
 }
 
-impl Fault {
-    /// With the component that its id tells.
-    pub fn of_component(self) -> Option<Self> {
-        Some(Fault { component: component_of(&self.id)?, ..self })
-    }
-}
-
 /// The component of an id; of `nccl` and `nccl-tests`, the longer one.
-fn component_of(id: &str) -> Option<Component> {
+pub fn component_of(id: &str) -> Option<Component> {
     let begins = |component: &Component| id.strip_prefix(component.name()).is_some_and(|rest| rest.starts_with('-'));
     Component::ALL.into_iter().filter(begins).max_by_key(|component| component.name().len())
 }

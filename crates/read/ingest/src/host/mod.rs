@@ -73,7 +73,7 @@ impl Context {
     /// Whether a line may go on with a block: it is indented, or follows it; or the command does not indent.
     fn goes_on(&self, text: &str, line: u64) -> bool {
         let gap = line.saturating_sub(self.last);
-        let is_flat = [amd::ROCM_SMI, wire::MLNX_QOS].contains(&self.command);
+        let is_flat = [amd::ROCM_SMI, wire::MLNX_QOS, wire::MLXLINK].contains(&self.command);
         gap <= 1 || gap <= LONGEST_GAP && (is_flat || text.starts_with([' ', '\t']))
     }
 }

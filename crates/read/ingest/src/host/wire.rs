@@ -1,29 +1,36 @@
-//! What keeps the wire sound, and what it lost: `mlnx_qos`, `ethtool -S`, `ibdiagnet`.
+//! What keeps the wire sound, and what it lost: `mlnx_qos`, `ethtool -S`, `mlxlink`, `ibdiagnet`.
 
-use super::Context;
-use super::page::{Page, interface};
+use super::page::{Page, interface, port};
+use super::{Context, key_value, leading_float};
+use busbw_model::LinkLayer;
 use busbw_model::node::NicCounter;
 
 pub(super) const MLNX_QOS: &str = "mlnx_qos";
+pub(super) const MLXLINK: &str = "mlxlink";
 const STATISTICS: &str = "ethtool -S";
 const IBDIAGNET: &str = "ibdiagnet";
 
 pub(super) fn read(context: &mut Context, text: &str, page: &mut Page) -> Option<()> {
     quality_of_service(context, text, page)
         .or_else(|| counter(context, text, page))
+        .or_else(|| link(context, text, page))
         .or_else(|| stage(context, text, page))
 }
 
-/// The command line names the interface, which the output does not: `sudo mlnx_qos -i ens6`, `ethtool -S eth0 | grep phy`.
+/// The command line names the device, which the output does not: `sudo mlnx_qos -i ens6`, `ethtool -S eth0 | grep phy`, `mlxlink -d mlx5_0 -p 1 -m`.
 pub(super) fn asked(context: &mut Context, text: &str, is_prompt: bool) -> Option<()> {
-    let known = |word: &&str| [MLNX_QOS, "ethtool"].contains(word);
-    let mut words = text.split_whitespace().skip_while(|word| if is_prompt { !known(word) } else { *word == "sudo" });
+    let known = |word: &&str| [MLNX_QOS, "ethtool", MLXLINK].contains(word);
+    let names = text.split_whitespace().map(|word| word.strip_prefix("/usr/bin/").unwrap_or(word));
+    let mut words = names.skip_while(|word| if is_prompt { !known(word) } else { *word == "sudo" });
     let (command, flag) = match words.next().filter(known)? {
         MLNX_QOS => (MLNX_QOS, "-i"),
+        MLXLINK => (MLXLINK, "-d"),
         _ => (STATISTICS, "-S"),
     };
-    let device = words.skip_while(|word| *word != flag).nth(1)?;
-    context.begin(command, device);
+    let words: Vec<&str> = words.collect();
+    let value = |flag: &str| words.iter().skip_while(|word| **word != flag).nth(1);
+    context.begin(command, value(flag)?);
+    context.port = value("-p").and_then(|port| port.parse().ok()).or(Some(1));
     Some(())
 }
 
@@ -66,13 +73,66 @@ fn counter(context: &mut Context, text: &str, page: &mut Page) -> Option<()> {
     Some(())
 }
 
+/// `State                           : Active`, `Speed : IB-NDR`, `Recommendation : Cable is unplugged` (`mlxlink` of NVIDIA's firmware tools, MFT).
+fn link(context: &mut Context, text: &str, page: &mut Page) -> Option<()> {
+    let (key, value) = key_value(text).filter(|_| context.command == MLXLINK)?;
+    let item = match key {
+        "State" => "port state",
+        "Speed" => "rate",
+        "Recommendation" => "link",
+        "Physical state" | "Width" => "",
+        _ => return None,
+    };
+    // It shows links of GPUs as well.
+    let number = context.port.filter(|_| !context.device.contains("netir"))?;
+    let port =
+        port(page.tell(context, MLXLINK, &format!("{}/{number}", context.device), item), &context.device, number);
+    match key {
+        "State" => port.state = if value == "Active" { "ACTIVE" } else { "DOWN" }.to_string(),
+        "Physical state" if port.state == "DOWN" => port.physical_state = Some(value.to_string()),
+        "Speed" => {
+            let lane = value.strip_prefix("IB-").and_then(lane_gbps);
+            port.rate_gbps = lane.or_else(|| leading_float(value));
+            port.link_layer = Some(if lane.is_some() { LinkLayer::InfiniBand } else { LinkLayer::Ethernet })
+                .filter(|_| port.rate_gbps.is_some());
+        }
+        // Of InfiniBand it tells a lane's speed.
+        "Width" if port.link_layer == Some(LinkLayer::InfiniBand) => {
+            let lanes = leading_float(value).unwrap_or(1.0);
+            port.rate_gbps = port.rate_gbps.map(|lane| lane * lanes);
+        }
+        "Recommendation" => port.trouble = Some(value.to_string()).filter(|value| value != "No issue was observed"),
+        _ => {}
+    }
+    Some(())
+}
+
+/// Gbit/s of a lane of InfiniBand.
+fn lane_gbps(name: &str) -> Option<f64> {
+    Some(match name {
+        "SDR" => 2.5,
+        "DDR" => 5.0,
+        "QDR" | "FDR10" => 10.0,
+        "FDR" => 14.0,
+        "EDR" => 25.0,
+        "HDR" => 50.0,
+        "NDR" => 100.0,
+        "XDR" => 200.0,
+        _ => return None,
+    })
+}
+
 /// Rows of the summary, `-I- Speed / Width checks                0          15`, with warnings and errors; and a link that is
-/// not as it should be, `-E- Link: A/U1/P24<-->B/N1/P49 - Unexpected width, actual link width is 2x …`.
+/// not as it should be, `-E- Link: A/U1/P24<-->B/N1/P49 - Unexpected width, actual link width is 2x …`. Of iblinkinfo
+/// `10   21[  ] ==( 4X      25.78125 Gbps Active/  LinkUp)==>      40    1[  ] "node3 HCA-2" ( Could be 53.125 Gbps)`.
 fn stage(context: &Context, text: &str, page: &mut Page) -> Option<()> {
     const ITEM: &str = "subnet";
-    if text.starts_with("-E- Link: ") {
-        let subnet = &mut page.tell(context, IBDIAGNET, "", ITEM).subnet;
-        *subnet.entry("Speed / Width checks".to_string()).or_default() += 1;
+    let is_link = text.contains("] ==( ") && text.contains(")==> ");
+    let is_slow = is_link && text.contains("( Could be ");
+    if text.starts_with("-E- Link: ") || is_link {
+        let (command, item) = if is_link { ("iblinkinfo", if is_slow { ITEM } else { "" }) } else { (IBDIAGNET, ITEM) };
+        let subnet = &mut page.tell(context, command, "", item).subnet;
+        *subnet.entry("Speed / Width checks".to_string()).or_default() += u64::from(is_slow || !is_link);
         return Some(());
     }
     let (stage, counts) = text.strip_prefix("-I- ")?.split_once("  ")?;

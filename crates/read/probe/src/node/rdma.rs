@@ -51,6 +51,7 @@ pub(super) fn port(root: &Root, device: &str, number: u32) -> RdmaPort {
         port: number,
         state: word("state").unwrap_or_else(|| "unknown".into()),
         physical_state: word("phys_state"),
+        trouble: None,
         link_layer: root.value(&at("link_layer")).and_then(|name| link_layer(&name)),
         rate_gbps: root.value(&at("rate")).and_then(|rate| rate.split(' ').next()?.parse().ok()),
         active_mtu: None,

@@ -4,7 +4,7 @@ use super::super::{Basis, found as said};
 use super::{rests_on, who};
 use crate::case::Case;
 use crate::ends::{is_one_of, is_report};
-use crate::last_word::is_failure;
+use crate::last_word::{is_error_of_gpu, is_failure};
 use crate::lines::Line;
 use crate::results;
 use crate::words::{KNOWN, TIMED_OUT};
@@ -144,25 +144,13 @@ fn said_before(case: &Case, end: &RankEnd) -> Option<Finding> {
     let who = who(end);
     let evidence = vec![Evidence::new(line.source.clone()), Evidence::new(end.source.clone())];
     let finding = said("quote.program", &[("who", &who), ("said", &in_short(line.text.trim()))], evidence);
-    let of_gpu = tells_error_of_gpu(&line.text);
+    let of_gpu = is_error_of_gpu(&line.text);
     Some(if of_gpu { Finding { code: Code::GpuError, ..finding } } else { finding })
 }
 
 /// Whether a program tells an error in words of its own: `error: text`, or of CUDA or HIP in the words of any check, `CUDA Runtime Error(46): …`.
 fn tells_error(text: &str) -> bool {
-    (tells_error_of_gpu(text) || is_failure(text)) && !KNOWN.harmless.iter().any(|words| text.contains(words.as_str()))
-}
-
-/// Whether CUDA or HIP is named, and behind it an error with its number, its words or its place.
-fn tells_error_of_gpu(text: &str) -> bool {
-    let behind = ["CUDA ", "Cuda ", "cuda ", "HIP ", "hip "].iter().find_map(|name| Some(text.split_once(name)?.1));
-    let said =
-        behind.and_then(|rest| ["Error", "error", "ERROR"].iter().find_map(|word| Some(rest.split_once(word)?.1)));
-    said.is_some_and(|said| {
-        let begins = said.starts_with(['(', ':']) || said.starts_with(" at ") || said.starts_with(" in ");
-        let is_none = said.trim_start_matches([':', ' ', '(']).starts_with(['0', 'n', 'N']);
-        (begins || said.trim_start().starts_with(|c: char| c.is_ascii_digit())) && !is_none
-    })
+    (is_error_of_gpu(text) || is_failure(text)) && !KNOWN.harmless.iter().any(|words| text.contains(words.as_str()))
 }
 
 /// Whether a line that srun labelled, `0: text`, is of another task than an end tells.
@@ -195,7 +183,8 @@ impl<'a> Quote<'a> {
             return report;
         }
         let known = quote.as_ref().filter(|_| of_end == OTHER);
-        let kind = known.map_or(of_end, |quote| quote.kind);
+        // What a library reports is a failure where a process ended with it.
+        let kind = known.map(|quote| quote.kind).filter(|kind| *kind != LIBRARY).unwrap_or(of_end);
         let quoted = quote.as_ref().map(|quote| Evidence::new(quote.source.clone()));
         let evidence = quoted.into_iter().chain([Evidence::new(end.source.clone())]).collect();
         let words = quote.as_ref().map_or(", and the input does not show why".into(), Quote::words);
@@ -270,14 +259,15 @@ impl<'a> Quote<'a> {
         })
     }
 
-    /// What UCX and NVSHMEM report as errors.
+    /// What UCX, oneCCL and NVSHMEM report as errors.
     fn libraries(case: &'a Case) -> impl Iterator<Item = Self> {
-        let of_library = |line: &&Line| {
-            line.speaker == Speaker::NetLibrary
-                && (line.text.contains(" UCX  ERROR") || line.text.contains("non-zero status: "))
+        const HEADS: [&str; 2] = [" UCX  ERROR", "|CCL_ERROR|"];
+        let head = |line: &'a Line| HEADS.iter().find_map(|head| Some(line.text.split_once(head)?.1));
+        let of_library = move |line: &&'a Line| {
+            line.speaker == Speaker::NetLibrary && (head(line).is_some() || line.text.contains("non-zero status: "))
         };
-        case.lines.iter().filter(of_library).map(|line| {
-            let words = line.text.split_once(" UCX  ERROR").map_or(line.text.as_str(), |(_, words)| words).trim();
+        case.lines.iter().filter(of_library).map(move |line| {
+            let words = head(line).unwrap_or(&line.text).trim();
             let code = at_place(&line.text).or_else(|| results::by_error(&line.text));
             Quote { words, source: line.source, kind: LIBRARY, code, returned: false }
         })
