@@ -411,10 +411,12 @@ impl Program {
                 facts.first_lines.push(FirstLine { stream, line: number, wording });
             }
         }
-        if by == Speaker::Program
-            && let Some(step) = steps::step(stream, body, wording)
-            && (step.is_bar || !is_known)
-        {
+        let step = match by == Speaker::Program {
+            true if wanted.progress && steps::is_bar(body) => steps::bar(stream, body),
+            true if !is_known => steps::step(body, wording),
+            _ => None,
+        };
+        if let Some(step) = step {
             facts.loops.take(&step, number);
         }
         if may_be_kept {

@@ -25,7 +25,7 @@ pub(crate) struct Step {
     /// Of which loop: the wording of its lines.
     wording: u64,
     numbers: Numbers,
-    pub is_bar: bool,
+    is_bar: bool,
 }
 
 /// The lines of one wording, with the number that a line has in its block or input.
@@ -110,19 +110,19 @@ impl Loops {
 }
 
 /// What a line of a wording may be a step of, by its first numbers; nothing where it has too few.
-pub(crate) fn step(stream: &str, text: &str, of_line: u64) -> Option<Step> {
+pub(crate) fn step(text: &str, wording: u64) -> Option<Step> {
     let (numbers, count) = numbers(text);
-    if count < LEAST_NUMBERS {
-        return None;
-    }
-    match text.split_once("%|") {
-        Some((head, rest)) => bar(stream, head, rest),
-        None => Some(Step { wording: of_line, numbers, is_bar: false }),
-    }
+    (count >= LEAST_NUMBERS).then_some(Step { wording, numbers, is_bar: false })
 }
 
-/// What a bar of tqdm counts, and how much of it is done: `train:  45%|████▌     | 450/1000 [10:00<12:13,  1.33s/it]`.
-fn bar(stream: &str, head: &str, rest: &str) -> Option<Step> {
+/// Whether a line is a bar of tqdm.
+pub(crate) fn is_bar(text: &str) -> bool {
+    text.contains("%|")
+}
+
+/// What a bar counts, and how much of it is done: `train:  45%|████▌     | 450/1000 [10:00<12:13,  1.33s/it]`.
+pub(crate) fn bar(stream: &str, text: &str) -> Option<Step> {
+    let (head, rest) = text.split_once("%|")?;
     let (_, counts) = rest.split_once("| ")?;
     let (done, _) = counts.split_once('/')?;
     let label = head.trim_end_matches(|c: char| c.is_ascii_digit() || c == ' ');

@@ -6,6 +6,7 @@ use busbw_model::PcieLink;
 use busbw_model::node::{Ecc, FabricState, GpuDevice, NvLinkState, PeerAccess};
 
 const NVIDIA_SMI: &str = "nvidia-smi";
+const QUERY_PARTS: &str = "nvidia-smi -q";
 /// What the driver asks to have done with a GPU (570 and later), and what is checked of it.
 pub(super) const RECOVERY: &str = "GPU Recovery Action";
 pub(super) const RECOVERY_ITEM: &str = "recovery";
@@ -151,9 +152,32 @@ fn peers(context: &Context, text: &str, page: &mut Page) -> Option<()> {
     Some(())
 }
 
+/// Begins what `grep -A` left of a GPU of `-q`: a section as it is printed, of the next GPU where it stands there again.
+fn part(context: &mut Context, text: &str) {
+    const SECTIONS: [&str; 7] = [
+        "Fabric",
+        "Remapped Rows",
+        "Clocks Event Reasons",
+        "Clocks Throttle Reasons",
+        "Volatile",
+        "MIG Mode",
+        "HW Slowdown",
+    ];
+    let is_whole = context.command == NVIDIA_SMI && !context.device.starts_with("GPU ");
+    let line = text.split_once(" : ").map_or(text, |(key, _)| key).trim();
+    let Some(section) = SECTIONS.into_iter().find(|section| !is_whole && *section == line) else { return };
+    if section.ends_with("Slowdown") && context.section.starts_with("Clocks ") {
+        return;
+    }
+    let index = (0u32..).find(|index| context.begun.insert((section, index.to_string()))).unwrap_or_default();
+    (context.command, context.device, context.section) = (QUERY_PARTS, format!("GPU {index}"), section.into());
+}
+
 /// Members of `nvidia-smi -q` that show something: `    Fabric` is a section, `        State : Completed` a member.
 fn queried(context: &mut Context, text: &str, page: &mut Page) -> Option<()> {
-    if context.command != NVIDIA_SMI || context.device.starts_with("GPU ") {
+    part(context, text);
+    let is_whole = context.command == NVIDIA_SMI && !context.device.starts_with("GPU ");
+    if !is_whole && context.command != QUERY_PARTS {
         return None;
     }
     let Some((key, value)) = key_value(text).filter(|_| text.contains(" : ")) else {
