@@ -27,7 +27,8 @@ pub fn settle(case: &Case, found: &mut Vec<(Basis, Finding)>) {
         !lines.is_empty() && lines.iter().all(|line| case.ends.aftermath.contains(&line.source.place))
     };
     found.retain(|(_, finding)| !aftermath(&finding.evidence));
-    if let Some(stop) = stopped(case) {
+    // Of two outputs that were put together nobody knows what came first.
+    if let Some(stop) = stopped(case).filter(|stop| !case.refuters.is_unordered(stop.source.place)) {
         let follows = |finding: &Finding| {
             let mut lines = finding.evidence.iter().map(|evidence| evidence.source.place);
             is_consequence(finding.code) && lines.all(|line| line.is_after(stop.source.place))
