@@ -134,9 +134,17 @@ fn is_crash(line: &str) -> bool {
         "\"hipErrorNoBinaryForGpu: ",
     ];
     ends::is_of_crash(line)
+        || is_device_assertion(line)
         || behind_process(line).is_some_and(|rest| rest.starts_with("Signal code: "))
         || line.contains("guarantee(") && line.contains("hipErrorNoBinaryForGpu: ")
         || MORE.iter().any(|start| line.starts_with(start))
+}
+
+/// `assert` in a kernel: CUDA's `IndexKernel.cu:93: operator(): block: [0,0,0], thread: [1,0,0] Assertion `i < n` failed.`, and HIP's
+/// `skinny_gemms.hip:583: void wv_(): Device-side assertion `false' failed.`.
+fn is_device_assertion(line: &str) -> bool {
+    let of_cuda = line.contains(": block: [") && line.contains("], thread: [") && line.contains("] Assertion `");
+    (of_cuda || line.contains(": Device-side assertion `")) && line.trim_end().ends_with(" failed.")
 }
 
 /// OpenSSH's client, `me@n2: Permission denied (publickey,password).` too; pdsh puts its host in front: `n2: ssh: connect to host n2 …`.

@@ -188,6 +188,10 @@ mod tests {
                     .into(),
                 vec![],
             ),
+            (
+                "shards: 100%|####| 5/5 [00:10<00:00, 2.0s/it]\nshards: 100%|####| 6/6 [00:11<00:00, 2.1s/it]\n".into(),
+                vec![],
+            ),
             // The last place of a bar may be what a process that ends prints.
             (bars(5..7), vec![]),
             (bars(5..10), vec![2, 3, 4]),

@@ -163,21 +163,29 @@ fn part(context: &mut Context, text: &str) {
         "MIG Mode",
         "HW Slowdown",
     ];
-    let is_whole = context.command == NVIDIA_SMI && !context.device.starts_with("GPU ");
+    /// No host has more GPUs.
+    const MOST: u32 = 64;
     let line = text.split_once(" : ").map_or(text, |(key, _)| key).trim();
-    let Some(section) = SECTIONS.into_iter().find(|section| !is_whole && *section == line) else { return };
-    if section.ends_with("Slowdown") && context.section.starts_with("Clocks ") {
+    let Some(section) = SECTIONS.into_iter().find(|section| *section == line) else { return };
+    if is_whole(context) || section.ends_with("Slowdown") && context.section.starts_with("Clocks ") {
         return;
     }
-    let index = (0u32..).find(|index| context.begun.insert((section, index.to_string()))).unwrap_or_default();
+    let Some(index) = (0..MOST).find(|index| context.begun.insert((section, index.to_string()))) else {
+        context.command = "";
+        return;
+    };
     (context.command, context.device, context.section) = (QUERY_PARTS, format!("GPU {index}"), section.into());
+}
+
+/// Whether the lines are of a GPU that `nvidia-smi -q` began with its address.
+fn is_whole(context: &Context) -> bool {
+    context.command == NVIDIA_SMI && !context.device.starts_with("GPU ")
 }
 
 /// Members of `nvidia-smi -q` that show something: `    Fabric` is a section, `        State : Completed` a member.
 fn queried(context: &mut Context, text: &str, page: &mut Page) -> Option<()> {
     part(context, text);
-    let is_whole = context.command == NVIDIA_SMI && !context.device.starts_with("GPU ");
-    if !is_whole && context.command != QUERY_PARTS {
+    if !is_whole(context) && context.command != QUERY_PARTS {
         return None;
     }
     let Some((key, value)) = key_value(text).filter(|_| text.contains(" : ")) else {

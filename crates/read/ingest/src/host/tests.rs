@@ -1,7 +1,7 @@
 //! Facts of every command, from output of the real ones.
 
 use super::*;
-use busbw_model::{PcieLink, Place};
+use busbw_model::{LinkLayer, PcieLink, Place};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -125,6 +125,23 @@ fn machines_are_told_apart() {
     let first = format!("root@a:~# ibstat\n{}", ibstat("Active"));
     let run = crate::read_bytes(&[("1", first.as_bytes()), ("2", ulimit.as_bytes())]).unwrap_or_default();
     assert_eq!(run.machines.iter().map(|machine| machine.lines.len()).collect::<Vec<_>>(), [2]);
+}
+
+/// Each section would be looked for among all before it.
+#[test]
+fn sections_of_more_gpus_than_a_host_has_are_left() {
+    let text = "    Fabric\n        State : Completed\n".repeat(200);
+    assert_eq!(machine(&text).gpu.devices.len(), 64);
+}
+
+/// Of a link that is down mlxlink tells no rate.
+#[test]
+fn a_rate_stays_where_a_later_tool_tells_none() {
+    let ibstat = "root@a:~# ibstat\nCA 'mlx5_0'\n\tPort 1:\n\t\tRate: 200\n\t\tLink layer: InfiniBand\n";
+    let mlxlink = "root@a:~# mlxlink -d mlx5_0\nState : Polling\nSpeed : N/A\nWidth : N/A\nRecommendation : N/A\n";
+    let port = machine(&format!("{ibstat}{mlxlink}")).rdma.remove(0).ports.remove(0);
+    assert_eq!((port.rate_gbps, port.link_layer), (Some(200.0), Some(LinkLayer::InfiniBand)));
+    assert_eq!((port.state.as_str(), port.trouble), ("DOWN", None));
 }
 
 /// Hosts are in labels of pdsh, ranks in those of torchrun and PyTorch.

@@ -90,18 +90,24 @@ fn link(context: &mut Context, text: &str, page: &mut Page) -> Option<()> {
     match key {
         "State" => port.state = if value == "Active" { "ACTIVE" } else { "DOWN" }.to_string(),
         "Physical state" if port.state == "DOWN" => port.physical_state = Some(value.to_string()),
+        // Of InfiniBand it tells a lane's speed, and how many lanes there are below.
+        "Speed" if value.starts_with("IB-") => {
+            port.link_layer = Some(LinkLayer::InfiniBand);
+            context.section = value.to_string();
+        }
         "Speed" => {
-            let lane = value.strip_prefix("IB-").and_then(lane_gbps);
-            port.rate_gbps = lane.or_else(|| leading_float(value));
-            port.link_layer = Some(if lane.is_some() { LinkLayer::InfiniBand } else { LinkLayer::Ethernet })
-                .filter(|_| port.rate_gbps.is_some());
+            if let Some(rate) = leading_float(value) {
+                (port.rate_gbps, port.link_layer) = (Some(rate), Some(LinkLayer::Ethernet));
+            }
         }
-        // Of InfiniBand it tells a lane's speed.
-        "Width" if port.link_layer == Some(LinkLayer::InfiniBand) => {
-            let lanes = leading_float(value).unwrap_or(1.0);
-            port.rate_gbps = port.rate_gbps.map(|lane| lane * lanes);
+        "Width" => {
+            let lane = context.section.strip_prefix("IB-").and_then(lane_gbps);
+            port.rate_gbps = lane.zip(leading_float(value)).map(|(lane, lanes)| lane * lanes).or(port.rate_gbps);
         }
-        "Recommendation" => port.trouble = Some(value.to_string()).filter(|value| value != "No issue was observed"),
+        "Recommendation" => {
+            let is_sound = ["No issue was observed", "N/A"].contains(&value);
+            port.trouble = (!is_sound).then(|| value.to_string());
+        }
         _ => {}
     }
     Some(())

@@ -130,8 +130,8 @@ fn said_before(case: &Case, end: &RankEnd) -> Option<Finding> {
         place.is_after(of) && place.line - of.line <= LINES && line.speaker == Speaker::Program
     };
     let is_logged = |line: &Line| {
-        let of_line = case.run.statements.iter().filter(|one| one.source.place == line.source.place);
-        of_line.into_iter().any(|one| one.level == Some(LogLevel::Error))
+        let mut of_line = case.run.statements.iter().filter(|one| one.source.place == line.source.place);
+        of_line.any(|one| one.level == Some(LogLevel::Error))
             && !case.run.ends.iter().any(|end| end.source.place == line.source.place)
     };
     let tells = |line: &&Line| {
