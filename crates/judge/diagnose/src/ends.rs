@@ -94,10 +94,10 @@ impl<'a> Ends<'a> {
         }
     }
 
-    /// Takes exceptions of workers where what Ray raised of them stands: the worker's own may be printed behind it, and Ray caught it.
+    /// Takes exceptions of workers where what Ray or vLLM raised of them stands: the worker's own may be printed behind it, and was caught.
     fn take_workers(&mut self, run: &'a Run, refuters: &Refuters, alone: &mut Vec<&'a RankEnd>) {
         let is_of_worker =
-            |end: &&RankEnd| matches!(&end.how, Ended::Exception { kind, .. } if is_one_of(kind, &KNOWN.gone));
+            |end: &&RankEnd| matches!(&end.how, Ended::Exception { kind, message, .. } if follows(kind, message));
         if self.standing.iter().any(is_of_worker) {
             let caught = run.ends.iter().filter(|end| end.caught && end.pid.is_some() && !end.went_on);
             self.standing.extend(caught.filter(|end| refuters.survived(end.source.place)));
@@ -187,7 +187,14 @@ fn follows_a_stop(end: &RankEnd) -> bool {
         // Where a traceback is cut off, nobody sees of what.
         Ended::Exit(status) => end.told_by == EndTeller::Launcher || status.is_none(),
         Ended::Killed(by) => ["signal 15", "SIGTERM", "Terminated"].contains(&by.as_str()),
-        Ended::Exception { message, .. } => message.trim_end().ends_with("is killed by signal: Terminated."),
+        // Its peers got the signal first.
+        Ended::Exception { kind, message, .. } => {
+            follows(kind, message)
+                || KNOWN.lost.contains(kind)
+                || message.trim_end().ends_with("is killed by signal: Terminated.")
+        }
+        Ended::Crash { what, message, .. } => is_abort(what) || follows(what, message),
+        Ended::Failure(said) => follows("", said),
         _ => false,
     }
 }

@@ -112,6 +112,11 @@ pub struct FabricState {
     pub succeeded: bool,
 }
 
+impl FabricState {
+    /// The state of a GPU that is registered, and whose links the driver does not find sound.
+    pub const UNHEALTHY: &str = "unhealthy";
+}
+
 /// Whether a GPU may read another's memory.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]

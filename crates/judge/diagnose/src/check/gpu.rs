@@ -2,7 +2,7 @@
 
 use super::area_report::{AreaReport, listed};
 use crate::xid::{CLEAN_UP, Fault, fault, meaning};
-use busbw_model::node::{GpuDevice, Known, XidLine};
+use busbw_model::node::{FabricState, GpuDevice, Known, XidLine};
 use busbw_model::{Code, NodeFacts};
 use busbw_predict::cluster::joined_by_nvlink;
 use std::collections::BTreeSet;
@@ -253,8 +253,13 @@ fn fabric(node: &NodeFacts, report: &mut AreaReport) {
     }
     let is_joined =
         |gpu: &GpuDevice| gpu.fabric.as_ref().is_none_or(|fabric| fabric.state == "completed" && fabric.succeeded);
-    let apart = named(&node.gpu.devices, |gpu| !is_joined(gpu));
-    if !apart.is_empty() {
+    let is_unsound = |gpu: &GpuDevice| gpu.fabric.as_ref().is_some_and(|fabric| fabric.state == FabricState::UNHEALTHY);
+    let unsound = named(&node.gpu.devices, is_unsound);
+    let apart = named(&node.gpu.devices, |gpu| !is_joined(gpu) && !is_unsound(gpu));
+    if !unsound.is_empty() {
+        let remedy = "See its links and their errors: `nvidia-smi nvlink -s; nvidia-smi nvlink -e`, and `journalctl -u nvidia-fabricmanager`; reset the GPUs, then have the board checked";
+        report.fail("NVLink fabric", format!("not sound: {}", listed(&unsound)), Some(Code::NvlinkFabric), remedy);
+    } else if !apart.is_empty() {
         report.fail("NVLink fabric", format!("not joined: {}", listed(&apart)), Some(Code::NvlinkFabric), REMEDY);
     } else if node.gpu.devices.iter().any(|gpu| gpu.fabric.is_some()) {
         report.ok("NVLink fabric", "joined by all GPUs");

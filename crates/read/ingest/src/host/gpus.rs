@@ -170,8 +170,13 @@ fn part(context: &mut Context, text: &str) {
     if is_whole(context) || section.ends_with("Slowdown") && context.section.starts_with("Clocks ") {
         return;
     }
+    if context.command != QUERY_PARTS && context.begun.contains(&(section, "0".to_string())) {
+        // It was asked once more: of this machine, or without a name of another one.
+        context.begun.retain(|(begun, _)| *begun != section);
+        context.key.part += u32::from(context.key.host.is_none());
+    }
     let Some(index) = (0..MOST).find(|index| context.begun.insert((section, index.to_string()))) else {
-        context.command = "";
+        context.section.clear();
         return;
     };
     (context.command, context.device, context.section) = (QUERY_PARTS, format!("GPU {index}"), section.into());
@@ -203,7 +208,7 @@ fn queried(context: &mut Context, text: &str, page: &mut Page) -> Option<()> {
         ("Volatile", key) if key.contains("Uncorrectable") => "ECC",
         (_, "SRAM Threshold Exceeded") => "ECC",
         (_, RECOVERY) => RECOVERY_ITEM,
-        ("Fabric", "State" | "Status") => "NVLink fabric",
+        ("Fabric", "State" | "Status") | ("Health", "Summary" | "Bandwidth" | "Route Unhealthy") => "NVLink fabric",
         (_, key) if key.ends_with(" Slowdown") => "clocks",
         ("Link Width", "Max" | "Current") => "link",
         ("MIG Mode", "Current") => "MIG",
@@ -243,6 +248,13 @@ pub(super) fn member(gpu: &mut GpuDevice, section: &str, key: &str, value: &str)
         ("Fabric", _) => {
             if let Some(fabric) = &mut gpu.fabric {
                 fabric.succeeded &= value == "Success";
+            }
+        }
+        // Of GPUs with NVLink 5, behind a registration that is complete.
+        ("Health", _) => {
+            let is_sound = ["Healthy", "Full", "False"].contains(&value);
+            if let Some(fabric) = gpu.fabric.as_mut().filter(|_| !is_sound) {
+                *fabric = FabricState { succeeded: false, state: FabricState::UNHEALTHY.to_string() };
             }
         }
         ("MIG Mode", _) => gpu.mig = Some(value == "Enabled"),

@@ -7,6 +7,8 @@ use busbw_model::node::NicCounter;
 
 pub(super) const MLNX_QOS: &str = "mlnx_qos";
 pub(super) const MLXLINK: &str = "mlxlink";
+/// A device that the input does not name.
+const ANY: &str = "link";
 const STATISTICS: &str = "ethtool -S";
 const IBDIAGNET: &str = "ibdiagnet";
 
@@ -29,7 +31,9 @@ pub(super) fn asked(context: &mut Context, text: &str, is_prompt: bool) -> Optio
     };
     let words: Vec<&str> = words.collect();
     let value = |flag: &str| words.iter().skip_while(|word| **word != flag).nth(1);
-    context.begin(command, value(flag)?);
+    // Of a loop nobody knows which device comes first.
+    let device = value(flag)?;
+    context.begin(command, if device.contains('$') { ANY } else { device });
     context.port = value("-p").and_then(|port| port.parse().ok()).or(Some(1));
     Some(())
 }
@@ -74,7 +78,15 @@ fn counter(context: &mut Context, text: &str, page: &mut Page) -> Option<()> {
 }
 
 /// `State                           : Active`, `Speed : IB-NDR`, `Recommendation : Cable is unplugged` (`mlxlink` of NVIDIA's firmware tools, MFT).
+/// Of a loop over devices each state begins the next one.
 fn link(context: &mut Context, text: &str, page: &mut Page) -> Option<()> {
+    /// No host has more ports.
+    const MOST: u32 = 64;
+    if text.trim() == "Operational Info" && context.command != MLXLINK {
+        context.begin(MLXLINK, ANY);
+        context.port = Some(1);
+        return Some(());
+    }
     let (key, value) = key_value(text).filter(|_| context.command == MLXLINK)?;
     let item = match key {
         "State" => "port state",
@@ -84,11 +96,17 @@ fn link(context: &mut Context, text: &str, page: &mut Page) -> Option<()> {
         _ => return None,
     };
     // It shows links of GPUs as well.
-    let number = context.port.filter(|_| !context.device.contains("netir"))?;
+    let number = context.port.filter(|port| !context.device.contains("netir") && *port <= MOST)?;
+    let is_next = key == "State" && !context.section.is_empty();
+    let number = number + u32::from(is_next);
+    context.port = Some(number);
     let port =
         port(page.tell(context, MLXLINK, &format!("{}/{number}", context.device), item), &context.device, number);
     match key {
-        "State" => port.state = if value == "Active" { "ACTIVE" } else { "DOWN" }.to_string(),
+        "State" => {
+            port.state = if value == "Active" { "ACTIVE" } else { "DOWN" }.to_string();
+            context.section = value.to_string();
+        }
         "Physical state" if port.state == "DOWN" => port.physical_state = Some(value.to_string()),
         // Of InfiniBand it tells a lane's speed, and how many lanes there are below.
         "Speed" if value.starts_with("IB-") => {

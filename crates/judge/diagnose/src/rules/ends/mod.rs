@@ -12,7 +12,7 @@ use crate::findings::is_consequence;
 use crate::lines::Line;
 use crate::results;
 use crate::words::{KNOWN, listed};
-use busbw_model::{Code, CulpritClass, Ended, Evidence, Finding, Place, RankEnd, Severity, Suspects};
+use busbw_model::{Code, CulpritClass, Ended, Evidence, Finding, Place, RankEnd, Severity, Speaker, Suspects};
 use quote::Quote;
 
 /// How sure the exception of a rank is its cause where its traceback is not in the input.
@@ -29,9 +29,15 @@ pub fn settle(case: &Case, found: &mut Vec<(Basis, Finding)>) {
     found.retain(|(_, finding)| !aftermath(&finding.evidence));
     // Of two outputs that were put together nobody knows what came first.
     if let Some(stop) = stopped(case).filter(|stop| !case.refuters.is_unordered(stop.source.place)) {
+        // A launcher tells of a node that is lost by itself.
+        let of_launcher = |place: Place| {
+            case.lines.iter().any(|line| line.source.place == place && line.speaker == Speaker::Launcher)
+        };
         let follows = |finding: &Finding| {
             let mut lines = finding.evidence.iter().map(|evidence| evidence.source.place);
-            is_consequence(finding.code) && lines.all(|line| line.is_after(stop.source.place))
+            // Whose peer was stopped gets no answer over InfiniBand.
+            (is_consequence(finding.code) || finding.code == Code::IbTransportError)
+                && lines.all(|line| line.is_after(stop.source.place) && !of_launcher(line))
         };
         found.retain(|(_, finding)| !follows(finding));
     }
