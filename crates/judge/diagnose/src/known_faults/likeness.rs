@@ -116,7 +116,7 @@ pub(super) fn order(
 
 /// The fault that a text is about, where hardly anything else can be meant.
 pub fn likest(known: &Situation, faults: &[Fault]) -> Option<KnownFault> {
-    if names(known.written()).nth(LONGEST).is_some() {
+    if known.written().is_empty() || names(known.written()).nth(LONGEST).is_some() {
         return None;
     }
     let mut found = super::advise(known, faults).faults;

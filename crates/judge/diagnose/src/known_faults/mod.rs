@@ -6,6 +6,7 @@
 pub(crate) mod built_in;
 mod likeness;
 mod names;
+mod printed;
 pub mod situation;
 pub mod table;
 mod take;

@@ -1,5 +1,6 @@
 //! What is known of a job and its machines, as far as known faults depend on it.
 
+use super::printed::Printed;
 use super::releases;
 use super::table::{Condition, Fault, OneOrMore};
 use crate::case::Case;
@@ -18,7 +19,7 @@ pub struct Situation {
     stated: BTreeSet<Component>,
     seen: BTreeMap<Condition, Seen>,
     /// Lines of a run, and frames of stacks.
-    printed: Vec<String>,
+    printed: Printed,
     /// What a person wrote.
     written: String,
 }
@@ -185,7 +186,7 @@ impl Situation {
 
     /// How many of some texts the run has.
     pub fn shown(&self, texts: &[Template]) -> usize {
-        texts.iter().filter(|text| self.printed.iter().any(|line| text.is_in(line))).count()
+        texts.iter().filter(|text| self.printed.has(text)).count()
     }
 
     /// Versions that a text states, of what prints none of its own. Of a branch (`2.29`) all releases that the tables name.
@@ -255,8 +256,8 @@ impl Situation {
     /// What a run tells, and the machines among its inputs.
     pub fn of_case(case: &Case) -> Self {
         let frames = case.run.stacks.iter().flat_map(|stack| &stack.frames).map(|frame| frame.text.to_string());
-        let printed = case.lines.iter().map(|line| line.text.clone()).chain(frames).collect();
-        let mut known = Situation { printed, ..Situation::default() };
+        let mut known = Situation::default();
+        known.printed.extend(case.lines.iter().map(|line| line.text.clone()).chain(frames));
         known.log(case);
         for node in &case.run.machines {
             known.machine(node);
