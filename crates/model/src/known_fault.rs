@@ -97,6 +97,8 @@ named! {
         Verl = "verl",
         /// torchcomms and its NCCLX.
         TorchComms = "torchcomms",
+        /// MORI, AMD's transport for experts and KV caches.
+        Mori = "mori",
     }
     /// The name of its table: `rules/known-faults/nccl.toml`.
     name
@@ -150,6 +152,7 @@ impl Component {
             Component::LmCache => "LMCache",
             Component::Verl => "verl",
             Component::TorchComms => "torchcomms",
+            Component::Mori => "MORI",
         }
     }
 

@@ -2,6 +2,7 @@
 
 use crate::case::Case;
 use crate::lines::{Line, is_event};
+use crate::results;
 use crate::words::KNOWN;
 use busbw_model::{Ended, Judged, LogLevel, Place, RankEnd, Speaker, Statement, Subject};
 
@@ -12,7 +13,7 @@ pub(crate) fn judge(case: &Case) -> Option<Judged> {
         one.level == Some(LogLevel::Error)
             || is_of_launcher(one)
             || tells_status(one.text())
-            || !case.refuters.ended_well() && (is_last_word(one.text()) || may_fail(one))
+            || !case.refuters.ended_well() && (is_last_word(one.text()) || may_fail(one) || is_told(case, one))
     };
     let ends_at = |place: Place| run.ends.iter().filter(move |end| end.source.place == place);
     // Of an exception that it logged a program may have gone on: where nothing follows, that is the question.
@@ -94,6 +95,13 @@ fn may_fail(one: &Statement) -> bool {
     let is_of_program = one.speaker == Speaker::Program
         && (is_exception(text) || is_failure(text) || is_event(text) || is_error_of_gpu(text));
     is_of_program || is_of_glog(one) || label.split(' ').any(|word| word == "ERROR")
+}
+
+/// Whether a program tells a result of NCCL's or an error of CUDA's, in a form that no rule knows.
+fn is_told(case: &Case, one: &Statement) -> bool {
+    let text = one.text();
+    let is_result = || results::reported(text).is_some() || results::is_of_gpu(text);
+    one.speaker == Speaker::Program && (is_result() || case.book.has_error_of_cuda(text))
 }
 
 /// `MemoryError`, `SystemExit: 1`, `concurrent.futures.process.BrokenProcessPool: text`: the name of a class, behind its module where it is none of

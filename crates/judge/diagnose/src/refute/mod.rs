@@ -8,6 +8,7 @@ pub(crate) mod pods;
 mod processes;
 
 use crate::data::Until;
+use crate::last_word::is_error_of_gpu;
 use crate::lines::{Line, is_event};
 use crate::progress::{Progress, progress};
 use crate::words::{KNOWN, TIMED_OUT};
@@ -234,12 +235,13 @@ impl Refuters {
         self.survived.contains(&end)
     }
 
-    /// Whether an exception that somebody may have caught or logged, or one alone directly behind figures of the program, is the last that its input has:
-    /// nothing shows that the process went on.
+    /// Whether an exception that somebody may have caught or logged, or one alone directly behind figures of the program or of a GPU, is the last that its
+    /// input has: nothing shows that the process went on.
     pub fn may_be_last(&self, end: &RankEnd) -> bool {
         let place = end.source.place;
         let is_above = |earlier: &Progress| place.is_after(earlier.place) && place.line - earlier.place.line == 1;
-        let alone = || may_be_caught(end) && self.progress.iter().any(is_above);
+        let of_gpu = || !self.ended_well() && is_error_of_gpu(&end.source.text);
+        let alone = || may_be_caught(end) && (self.progress.iter().any(is_above) || of_gpu());
         let handled = || end.pid.is_none() && if end.logged { is_of_outermost(end) } else { end.caught };
         !end.went_on && self.is_last(place) && (handled() || alone())
     }
