@@ -229,7 +229,7 @@ impl Entry {
         let beside = |texts: BTreeSet<String>| texts.difference(&title).cloned().collect();
         let note = fault.note.iter().chain(&fault.workaround).flat_map(|text| words(text)).collect();
         let when = NAMES.iter().filter_map(|key| fault.when.conditions.get(key)).flat_map(|values| values.all());
-        let shown = fault.shown.iter().chain(&fault.text).flat_map(|text| text.pieces());
+        let shown = fault.shown.iter().chain(&fault.about).chain(&fault.text).flat_map(|text| text.pieces());
         let conditions = when.chain(shown).flat_map(|text| words(text)).collect();
         Entry { note: beside(note), conditions: beside(conditions), name, title }
     }

@@ -93,7 +93,7 @@ fn ends_alike(one: Consequence, other: Consequence) -> bool {
 fn first_what_fits(advised: &mut Advised, situation: &Situation, faults: &[Fault]) {
     let shown = |fault: &KnownFault| {
         let known = faults.iter().find(|known| known.id == fault.id && is_shown(known, fault));
-        known.map_or(0, |known| situation.shown(&known.shown))
+        known.map_or(0, |known| situation.shown(&known.shown) + situation.shown(&known.about))
     };
     let closeness = |fault: &KnownFault| {
         let known = faults.iter().find(|known| fault.fits && known.id == fault.id)?;

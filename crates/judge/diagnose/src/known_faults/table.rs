@@ -1,6 +1,4 @@
-//! The tables of known faults: `rules/known-faults`, as types. `rules/README.md` explains every key.
-//!
-//! The build script includes this file too.
+//! The tables of known faults: `rules/known-faults`, as types. `rules/README.md` explains every key. The build script includes this file too.
 
 use crate::data::{Template, parse, place};
 use busbw_model::{Bytes, Code, Collective, Component, Consequence, Version};
@@ -47,6 +45,9 @@ pub struct Fault {
     /// What a run has, of these one, where `only` is so: flags, names of functions and files.
     #[serde(default)]
     pub shown: Vec<Template>,
+    /// Of them, what many entries name beside words of their own: it shows what each is about, and no more.
+    #[serde(skip)]
+    pub about: Vec<Template>,
     /// The finding that it shows as; none where nothing is printed.
     pub symptom: Option<Code>,
     /// What is printed when it hits.

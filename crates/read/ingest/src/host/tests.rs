@@ -1,6 +1,7 @@
 //! Facts of every command, from output of the real ones.
 
 use super::*;
+use busbw_model::node::FabricState;
 use busbw_model::{LinkLayer, PcieLink, Place};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -132,6 +133,33 @@ fn machines_are_told_apart() {
 fn sections_of_more_gpus_than_a_host_has_are_left() {
     let text = "    Fabric\n        State : Completed\n".repeat(200);
     assert_eq!(machine(&text).gpu.devices.len(), 64);
+}
+
+/// A command that is given again speaks of the same GPUs, and the answer before it is old.
+#[test]
+fn sections_that_are_asked_again_are_of_the_same_gpus() {
+    let asked =
+        |state: &str| format!("root@a:~# nvidia-smi -q | grep -A1 Fabric\n    Fabric\n        State : {state}\n");
+    let gpu = machine(&format!("{}{}", asked("In Progress"), asked("Completed"))).gpu;
+    assert_eq!(gpu.devices.len(), 1);
+    assert_eq!(gpu.devices[0].fabric.as_ref().map(|fabric| fabric.state.as_str()), Some("completed"));
+}
+
+#[test]
+fn a_gpu_whose_fabric_is_not_healthy_is_not_sound() {
+    let text = "    Fabric\n        State : Completed\n        Status : Success\n        Health\n            Summary : Unhealthy\n";
+    let fabric = machine(text).gpu.devices.remove(0).fabric;
+    assert_eq!(fabric, Some(FabricState { state: FabricState::UNHEALTHY.into(), succeeded: false }));
+}
+
+#[test]
+fn a_loop_of_mlxlink_shows_a_port_each() {
+    let link = |state: &str| format!("\nOperational Info\n----\nState : {state}\nSpeed : IB-NDR\nWidth : 4x\n");
+    for asked in ["root@a:~# for i in 0 1; do mlxlink -d mlx5_$i; done\n", ""] {
+        let ports = machine(&format!("{asked}{}{}", link("Polling"), link("Active"))).rdma.remove(0).ports;
+        let told: Vec<_> = ports.iter().map(|port| (port.state.as_str(), port.rate_gbps)).collect();
+        assert_eq!(told, [("DOWN", Some(400.0)), ("ACTIVE", Some(400.0))], "{asked}");
+    }
 }
 
 /// Of a link that is down mlxlink tells no rate.
