@@ -2,7 +2,7 @@
 
 use crate::case::Case;
 use crate::lines::{Line, is_event};
-use crate::results;
+use crate::results::{self, is_error_of_gpu};
 use crate::words::KNOWN;
 use busbw_model::{Ended, Judged, LogLevel, Place, RankEnd, Speaker, Statement, Subject};
 
@@ -127,25 +127,6 @@ pub(crate) fn is_failure(text: &str) -> bool {
     let Some((level, said)) = text.split_once(": ") else { return false };
     let counts = said.trim().starts_with(|c: char| c.is_ascii_digit());
     !counts && LEVELS.iter().any(|word| level.eq_ignore_ascii_case(word))
-}
-
-/// Whether CUDA or HIP is named, and behind it an error with its number, its words or its place; or one by its name in their headers, `CUDA_ERROR_LAUNCH_FAILED`.
-pub(crate) fn is_error_of_gpu(text: &str) -> bool {
-    const NAMES: [&str; 4] = ["CUDA_ERROR_", "cudaError", "hipError", "HSA_STATUS_ERROR_"];
-    let names = |name: &&str| {
-        text.split_once(*name).is_some_and(|(_, rest)| rest.starts_with(|c: char| c.is_ascii_uppercase()))
-    };
-    if NAMES.iter().any(names) && !text.contains("NotReady") && !text.contains("NOT_READY") {
-        return true;
-    }
-    let behind = ["CUDA ", "Cuda ", "cuda ", "HIP ", "hip "].iter().find_map(|name| Some(text.split_once(name)?.1));
-    let said =
-        behind.and_then(|rest| ["Error", "error", "ERROR"].iter().find_map(|word| Some(rest.split_once(word)?.1)));
-    said.is_some_and(|said| {
-        let begins = said.starts_with(['(', ':']) || said.starts_with(" at ") || said.starts_with(" in ");
-        let is_none = said.trim_start_matches([':', ' ', '(']).starts_with(['0', 'n', 'N']);
-        (begins || said.trim_start().starts_with(|c: char| c.is_ascii_digit())) && !is_none
-    })
 }
 
 /// An error in PyTorch's, Horovod's or TensorFlow's log.

@@ -20,6 +20,25 @@ pub fn is_of_gpu(check: &str) -> bool {
     ["cudaSuccess", "hipSuccess", "CUDA_SUCCESS"].iter().any(|name| check.contains(name))
 }
 
+/// Whether CUDA or HIP is named, and behind it an error with its number, its words or its place; or one by its name in their headers, `CUDA_ERROR_LAUNCH_FAILED`.
+pub fn is_error_of_gpu(text: &str) -> bool {
+    const NAMES: [&str; 4] = ["CUDA_ERROR_", "cudaError", "hipError", "HSA_STATUS_ERROR_"];
+    let names = |name: &&str| {
+        text.split_once(*name).is_some_and(|(_, rest)| rest.starts_with(|c: char| c.is_ascii_uppercase()))
+    };
+    if NAMES.iter().any(names) && !text.contains("NotReady") && !text.contains("NOT_READY") {
+        return true;
+    }
+    let behind = ["CUDA ", "Cuda ", "cuda ", "HIP ", "hip "].iter().find_map(|name| Some(text.split_once(name)?.1));
+    let said =
+        behind.and_then(|rest| ["Error", "error", "ERROR"].iter().find_map(|word| Some(rest.split_once(word)?.1)));
+    said.is_some_and(|said| {
+        let begins = said.starts_with(['(', ':']) || said.starts_with(" at ") || said.starts_with(" in ");
+        let is_none = said.trim_start_matches([':', ' ', '(']).starts_with(['0', 'n', 'N']);
+        (begins || said.trim_start().starts_with(|c: char| c.is_ascii_digit())) && !is_none
+    })
+}
+
 fn by_number(text: &str) -> Option<u32> {
     const HEADS: [&str; 2] = ["NCCL Error", "NCCL error"];
     let rest = HEADS.iter().find_map(|head| text.split_once(head))?.1;

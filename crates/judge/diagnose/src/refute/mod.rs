@@ -8,9 +8,9 @@ pub(crate) mod pods;
 mod processes;
 
 use crate::data::Until;
-use crate::last_word::is_error_of_gpu;
 use crate::lines::{Line, is_event};
 use crate::progress::{Progress, progress};
+use crate::results::is_error_of_gpu;
 use crate::words::{KNOWN, TIMED_OUT};
 use busbw_model::{
     BenchTable, EndTeller, Ended, Place, RankEnd, Run, SourceLine, Speaker, TorchEvent, TorchStatement, Warning,

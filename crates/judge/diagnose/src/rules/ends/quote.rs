@@ -4,9 +4,9 @@ use super::super::{Basis, found as said};
 use super::{rests_on, who};
 use crate::case::Case;
 use crate::ends::{is_one_of, is_report};
-use crate::last_word::{is_error_of_gpu, is_failure};
+use crate::last_word::is_failure;
 use crate::lines::Line;
-use crate::results;
+use crate::results::{self, is_error_of_gpu};
 use crate::words::{KNOWN, TIMED_OUT};
 use busbw_model::{
     Code, Communicator, Ended, ErrorStep, Evidence, Finding, LogLevel, RankEnd, Severity, SourceLine, Speaker, Warning,

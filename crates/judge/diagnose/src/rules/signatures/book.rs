@@ -145,10 +145,10 @@ impl Book {
         &BUILT_IN
     }
 
-    /// Whether a text has an error of CUDA's in words that people hardly use: three or more.
+    /// Whether a text has an error of CUDA's in words that people hardly use: not `out of memory`.
     pub(crate) fn has_error_of_cuda(&self, text: &str) -> bool {
         let errors = self.causes.iter().flat_map(|cause| &cause.cuda);
-        errors.filter(|error| error.split(' ').count() > 2).any(|error| text.contains(error.as_str()))
+        errors.filter(|error| error.len() > ENOUGH_TO_STAND_ALONE).any(|error| text.contains(error.as_str()))
     }
 
     /// The causes and known faults that are compiled in, and those of another file, which come first. What the file holds takes the
