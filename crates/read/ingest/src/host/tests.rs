@@ -156,9 +156,11 @@ fn a_gpu_whose_fabric_is_not_healthy_is_not_sound() {
 fn a_loop_of_mlxlink_shows_a_port_each() {
     let link = |state: &str| format!("\nOperational Info\n----\nState : {state}\nSpeed : IB-NDR\nWidth : 4x\n");
     for asked in ["root@a:~# for i in 0 1; do mlxlink -d mlx5_$i; done\n", ""] {
-        let ports = machine(&format!("{asked}{}{}", link("Polling"), link("Active"))).rdma.remove(0).ports;
-        let told: Vec<_> = ports.iter().map(|port| (port.state.as_str(), port.rate_gbps)).collect();
-        assert_eq!(told, [("DOWN", Some(400.0)), ("ACTIVE", Some(400.0))], "{asked}");
+        let devices = machine(&format!("{asked}{}{}", link("Polling"), link("Active"))).rdma;
+        let ports = devices.iter().map(|device| (device.name.as_str(), &device.ports[0]));
+        let told: Vec<_> = ports.map(|(name, port)| (name, port.state.as_str(), port.rate_gbps)).collect();
+        let expected = [("<device 1>", "DOWN", Some(400.0)), ("<device 2>", "ACTIVE", Some(400.0))];
+        assert_eq!(told, expected, "{asked}");
     }
 }
 

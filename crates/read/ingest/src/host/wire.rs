@@ -7,8 +7,10 @@ use busbw_model::node::NicCounter;
 
 pub(super) const MLNX_QOS: &str = "mlnx_qos";
 pub(super) const MLXLINK: &str = "mlxlink";
-/// A device that the input does not name.
-const ANY: &str = "link";
+/// What begins the name of a device that the input does not name: they are counted.
+const UNNAMED: &str = "<device ";
+/// No host has more.
+const MOST_UNNAMED: u32 = 64;
 const STATISTICS: &str = "ethtool -S";
 const IBDIAGNET: &str = "ibdiagnet";
 
@@ -33,7 +35,7 @@ pub(super) fn asked(context: &mut Context, text: &str, is_prompt: bool) -> Optio
     let value = |flag: &str| words.iter().skip_while(|word| **word != flag).nth(1);
     // Of a loop nobody knows which device comes first.
     let device = value(flag)?;
-    context.begin(command, if device.contains('$') { ANY } else { device });
+    context.begin(command, &if device.contains('$') { unnamed(1) } else { device.to_string() });
     context.port = value("-p").and_then(|port| port.parse().ok()).or(Some(1));
     Some(())
 }
@@ -80,10 +82,8 @@ fn counter(context: &mut Context, text: &str, page: &mut Page) -> Option<()> {
 /// `State                           : Active`, `Speed : IB-NDR`, `Recommendation : Cable is unplugged` (`mlxlink` of NVIDIA's firmware tools, MFT).
 /// Of a loop over devices each state begins the next one.
 fn link(context: &mut Context, text: &str, page: &mut Page) -> Option<()> {
-    /// No host has more ports.
-    const MOST: u32 = 64;
     if text.trim() == "Operational Info" && context.command != MLXLINK {
-        context.begin(MLXLINK, ANY);
+        context.begin(MLXLINK, &unnamed(1));
         context.port = Some(1);
         return Some(());
     }
@@ -96,10 +96,10 @@ fn link(context: &mut Context, text: &str, page: &mut Page) -> Option<()> {
         _ => return None,
     };
     // It shows links of GPUs as well.
-    let number = context.port.filter(|port| !context.device.contains("netir") && *port <= MOST)?;
-    let is_next = key == "State" && !context.section.is_empty();
-    let number = number + u32::from(is_next);
-    context.port = Some(number);
+    let number = context.port.filter(|_| !context.device.contains("netir"))?;
+    if key == "State" && !context.section.is_empty() {
+        take_next(context)?;
+    }
     let port =
         port(page.tell(context, MLXLINK, &format!("{}/{number}", context.device), item), &context.device, number);
     match key {
@@ -128,6 +128,24 @@ fn link(context: &mut Context, text: &str, page: &mut Page) -> Option<()> {
         }
         _ => {}
     }
+    Some(())
+}
+
+fn unnamed(number: u32) -> String {
+    format!("{UNNAMED}{number}>")
+}
+
+/// Goes on to the next device, where they have no names; none where no host has so many.
+fn take_next(context: &mut Context) -> Option<()> {
+    let Some(number) = context.device.strip_prefix(UNNAMED).and_then(|rest| rest.strip_suffix('>')) else {
+        return Some(());
+    };
+    let next = number.parse::<u32>().ok()? + 1;
+    if next > MOST_UNNAMED {
+        context.command = "";
+        return None;
+    }
+    context.device = unnamed(next);
     Some(())
 }
 
