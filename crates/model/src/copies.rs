@@ -1,8 +1,8 @@
-//! How fast the GPUs of a host copy to each other and to the host's memory, as nvbandwidth measures it.
+//! How fast the GPUs of a host copy to each other and to the host's memory, as nvbandwidth and p2pBandwidthLatencyTest measure it.
 
 use crate::place::{Place, SourceLine};
 
-/// A table of nvbandwidth: what is copied in each column from, or to, what stands in the row.
+/// A table: what is copied in each column from, or to, what stands in the row.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CopyTable {
     /// The line above its columns.
@@ -29,6 +29,11 @@ pub struct CopyRate {
 impl CopyTable {
     /// Whether the rows are GPUs, too; else the host's memory.
     pub fn is_between_gpus(&self) -> bool {
-        self.what.contains("GPU(row)")
+        self.what.contains("GPU(row)") || self.is_of_p2p_test()
+    }
+
+    /// Whether p2pBandwidthLatencyTest measured it.
+    pub fn is_of_p2p_test(&self) -> bool {
+        self.what.contains("directional P2P=")
     }
 }

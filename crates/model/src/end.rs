@@ -59,7 +59,7 @@ pub struct ProgramFrame {
     pub line: u32,
 }
 
-/// The output of one rank, apart from how it ended.
+/// The output of one rank, or of all whose rank nothing tells, apart from how they ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RankOutput {
     /// The rank, as a label or the name of the input tells it, or the numbers of its host.

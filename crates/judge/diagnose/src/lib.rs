@@ -31,6 +31,7 @@ mod refute;
 mod remedy;
 mod results;
 mod rules;
+mod silence;
 mod unfit_nodes;
 mod unread;
 mod variables;

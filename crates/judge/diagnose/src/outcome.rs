@@ -11,6 +11,7 @@ use crate::rules::hang;
 use crate::rules::signatures::book::Role;
 use crate::rules::start::Start;
 use crate::rules::witnesses::ranks;
+use crate::silence::Silence;
 use crate::words::listed;
 use crate::{unfit_nodes, unread};
 use busbw_model::{BenchTable, Check, EndTeller, Finding, Judged, Judgement, Severity, Subject, counted};
@@ -48,18 +49,22 @@ fn first_size(case: &Case) -> Option<Judged> {
     (!measured && !case.refuters.ended_well()).then(|| undecided(what, "no result", question))
 }
 
-/// A run that a batch system ended, of which nothing shows that it was done: it may have hung.
+/// A run that a batch system ended, of which nothing shows that it was done: it may have hung, unless its steps go on until then.
 fn cut_short(case: &Case) -> Option<Judged> {
-    let end = case.ends.interrupted?;
+    const WHAT: &str = "the end of the run";
+    let end = case.ends.interrupted.filter(|_| !case.refuters.finished())?;
     let by = stopped_by(end)?;
-    (!case.refuters.finished()).then(|| {
-        let question = format!(
-            "The run was ended ({by}), and nothing shows that it was done. Did the run hang, or was it only stopped? If it hangs, look \
-             before the end where each rank is: `py-spy dump --pid PID`"
-        );
-        let how = format!("not done: `{}`", end.source.text.trim());
-        undecided("the end of the run", how, question)
-    })
+    let silence = Silence::before(end, case.run);
+    if let Some(short) = silence.filter(|silence| silence.is_of_a_step()) {
+        let how = format!("ended ({by}) {short} after its last step: it went on until then");
+        return Some(Judged::new(Subject::Course, WHAT, how, Judgement::Passed));
+    }
+    let last = silence.map_or(String::new(), |long| format!(" Its last line is {long} older."));
+    let question = format!(
+        "The run was ended ({by}), and nothing shows that it was done.{last} Did the run hang, or was it only stopped? If it hangs, look \
+         before the end where each rank is: `py-spy dump --pid PID`"
+    );
+    Some(undecided(WHAT, format!("not done: `{}`", end.source.text.trim()), question))
 }
 
 /// Sizes that a table lacks which its header announces: it holds what it holds, and where it stops a run may hang.

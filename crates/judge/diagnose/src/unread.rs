@@ -18,6 +18,7 @@ pub(crate) fn judge(case: &Case) -> Option<Judged> {
     let run = case.run;
     let is_measured = !case.tests.is_empty()
         || !run.perftests.is_empty()
+        || !run.copies.is_empty()
         || !run.link_runs.is_empty()
         || !run.inspector_runs.is_empty()
         || !run.rdma_samples.is_empty();

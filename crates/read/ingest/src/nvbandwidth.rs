@@ -1,5 +1,6 @@
 //! Reads the tables of nvbandwidth: `memcpy CE GPU(row) -> GPU(column) bandwidth (GB/s)`, a line with the numbers of the columns, and a row per device.
-//! Forms: `output.cpp` and `testcase*.cpp` of NVIDIA/nvbandwidth, v0.1 to v0.10.
+//! Forms: `output.cpp` and `testcase*.cpp` of NVIDIA/nvbandwidth, v0.1 to v0.10. And those of p2pBandwidthLatencyTest (NVIDIA/cuda-samples):
+//! `Bidirectional P2P=Enabled Bandwidth Matrix (GB/s)`, with `D\D` before the numbers of the columns.
 
 use crate::TextLine;
 use busbw_model::{CopyRate, CopyTable, Place, SourceLine};
@@ -33,6 +34,8 @@ struct OpenTable {
     last: Place,
 }
 
+/// What p2pBandwidthLatencyTest prints where the columns meet the rows.
+const CORNER: &str = "D\\D";
 /// Lines of other streams that may stand between two of a table.
 const BETWEEN: u64 = 4;
 
@@ -40,7 +43,8 @@ impl CopyReader {
     /// False only when the text cannot belong to a table; looks at the first bytes only.
     pub fn may_belong(text: &[u8]) -> bool {
         let text = text.trim_ascii_start();
-        text.starts_with(b"memcpy ") || text.first().is_some_and(u8::is_ascii_digit)
+        const STARTS: [&[u8]; 4] = [b"memcpy ", b"Unidirectional P2P=", b"Bidirectional P2P=", CORNER.as_bytes()];
+        STARTS.iter().any(|start| text.starts_with(start)) || text.first().is_some_and(u8::is_ascii_digit)
     }
 
     /// Takes a line; true when it belongs to a table.
@@ -54,12 +58,14 @@ impl CopyReader {
         }
         let Some(OpenTable { table, columns, last }) = self.open.get_mut(line.stream) else { return false };
         let table = &mut self.found[*table];
-        let cells: Vec<&str> = text.split_whitespace().collect();
+        let cells: Vec<&str> = text.strip_prefix(CORNER).unwrap_or(text).split_whitespace().collect();
         let is_near = line.place.line.saturating_sub(last.line) <= BETWEEN;
         let taken = match columns.is_empty() {
             _ if !is_near => false,
             true => read_columns(&cells).map(|read| *columns = read).is_some(),
-            false => read_row(line, &cells, columns).map(|copies| table.copies.extend(copies)).is_some(),
+            false => read_row(line, &cells, columns, table.is_of_p2p_test())
+                .map(|copies| table.copies.extend(copies))
+                .is_some(),
         };
         *last = line.place;
         if !taken {
@@ -76,8 +82,10 @@ impl CopyReader {
 }
 
 fn heading(text: &str) -> Option<&str> {
-    let what = text.strip_prefix("memcpy ").and_then(|_| text.strip_suffix(" (GB/s)"))?;
-    (what.contains("(row) ") && what.contains("(column)")).then_some(what)
+    let what = text.strip_suffix(" (GB/s)")?;
+    let is_of_nvbandwidth = what.starts_with("memcpy ") && what.contains("(row) ") && what.contains("(column)");
+    let is_of_p2p = what.ends_with(" Matrix") && what.contains("directional P2P=");
+    (is_of_nvbandwidth || is_of_p2p).then_some(what)
 }
 
 /// The numbers of the devices, one after the other.
@@ -86,13 +94,13 @@ fn read_columns(cells: &[&str]) -> Option<Vec<u32>> {
     (!numbers.is_empty() && numbers.is_sorted_by(|a, b| a < b)).then_some(numbers)
 }
 
-/// The copies of a row; what was not measured is `N/A`, and 0.00 in the first versions.
-fn read_row(line: &TextLine, cells: &[&str], columns: &[u32]) -> Option<Vec<CopyRate>> {
+/// The copies of a row; what was not measured is `N/A`, and 0.00 in the first versions. A GPU's own memory is no copy to another.
+fn read_row(line: &TextLine, cells: &[&str], columns: &[u32], of_p2p: bool) -> Option<Vec<CopyRate>> {
     let (row, cells) = cells.split_first().filter(|(_, cells)| cells.len() == columns.len())?;
     let row = row.parse().ok().filter(|row| columns.last().is_some_and(|last| row <= last))?;
     let mut copies = Vec::new();
     for (cell, column) in cells.iter().zip(columns) {
-        if *cell == "N/A" {
+        if *cell == "N/A" || of_p2p && row == *column {
             continue;
         }
         let gb_s: f64 = cell.parse().ok().filter(|gb_s: &f64| gb_s.is_finite() && *gb_s >= 0.0)?;
@@ -105,6 +113,25 @@ fn read_row(line: &TextLine, cells: &[&str], columns: &[u32]) -> Option<Vec<Copy
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_matrix_of_the_samples_is_a_table() {
+        let text = "\
+Bidirectional P2P=Enabled Bandwidth Matrix (GB/s)
+   D\\D     0      1
+     0 2573.14 742.21
+     1 744.49 2578.12
+P2P=Enabled Latency (P2P Writes) Matrix (us)
+   GPU     0      1
+     0   2.12   2.73
+";
+        let mut reader = CopyReader::default();
+        text.lines().for_each(|text| drop(reader.feed(&TextLine { place: Place::default(), stream: "", text })));
+        let tables = reader.finish();
+        let [table] = &tables[..] else { panic!("{tables:?}") };
+        let cells: Vec<_> = table.copies.iter().map(|copy| (copy.row, copy.column, copy.gb_s)).collect();
+        assert_eq!((table.is_between_gpus(), cells), (true, vec![(0, 1, 742.21), (1, 0, 744.49)]));
+    }
 
     #[test]
     fn a_table_ends_with_its_rows() {

@@ -164,6 +164,7 @@ fn is_launcher(line: &str) -> bool {
         || behind_process(line).is_some_and(is_open_mpi)
         || line.starts_with("*** An error occurred in MPI_")
         || pod_row(line).is_some()
+        || ends::is_row_of_slurm(line)
         || line.starts_with('[') && line.contains("][btl_tcp_")
         || line.contains(": error while loading shared libraries: ")
         || line.contains(": symbol lookup error: ")

@@ -23,12 +23,12 @@ pub(super) fn check(node: &NodeFacts, report: &mut AreaReport) {
     gpu_direct(node, report);
 }
 
-/// What ibdiagnet found, by its stages, and iblinkinfo. Counters add up over months, and firmware that differs stops nobody: these are notes.
+/// What tools of the subnet found, by the stages of ibdiagnet. Counters add up over months, and firmware that differs stops nobody: these are notes.
 fn subnet(node: &NodeFacts, report: &mut AreaReport) {
     const ITEM: &str = "subnet";
     const LINKS: [&str; 3] = ["Links Check", "Speed / Width checks", "Phy Diagnostic (Plugin)"];
     const MANAGEMENT: [&str; 3] = ["Discovery", "Lids Check", "Subnet Manager"];
-    const REMEDY: &str = "Every link and its fault is in ibdiagnet's log: `grep -E '^-E-' /var/tmp/ibdiagnet2/ibdiagnet2.log`, or `iblinkinfo | grep 'Could be'`; reseat or change the cable of a link that is slow or narrow, see that one subnet manager is master: `sudo sminfo`";
+    const REMEDY: &str = "Every link and its fault is in ibdiagnet's log: `grep -E '^-E-' /var/tmp/ibdiagnet2/ibdiagnet2.log`, or `iblinkinfo | grep 'Could be'`; reseat or change the cable of a link that is slow or narrow, see that one subnet manager is master: `sudo sminfo`; see which counters rise under load: `sudo ibqueryerrors -k` resets them, `sudo ibqueryerrors` an hour later shows who counts";
     let failed: Vec<(&str, u64)> = node
         .subnet
         .iter()

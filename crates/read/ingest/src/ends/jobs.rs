@@ -130,6 +130,11 @@ fn job(line: &str) -> Option<(&str, Ended)> {
     Some((job, words().skip(1).find_map(|state| by_state(state, code, signal))?))
 }
 
+/// Whether a line is a row of Slurm's lists of jobs that tells how one ended.
+pub(crate) fn is_row_of_slurm(line: &str) -> bool {
+    job(line).or_else(|| queued(line)).is_some()
+}
+
 /// `8812`, a step `8812.batch`, one of an array `8812_3`, a part of a heterogeneous job `8812+1`.
 fn is_job(word: &str) -> bool {
     let (number, rest) = part_digits(word);

@@ -18,6 +18,7 @@ use busbw_model::{CollectiveCall, EndTeller, Ended, LogLevel, ProgramFrame, Rank
 pub(crate) use codes::by_failure;
 pub(crate) use forms::{is_of_crash, is_of_nccl_program};
 use jobs::Listed;
+pub(crate) use jobs::is_row_of_slurm;
 pub(crate) use objects::ends_in;
 pub(crate) use python::{Follower, beginning, exception, joined, may_be_logged};
 use rustc_hash::FxHashMap;
@@ -135,6 +136,8 @@ struct Traceback {
     fatal: bool,
     /// It does not begin where a process or thread does: a handler printed it.
     caught: bool,
+    /// The exception during whose handling its own was raised.
+    during: Option<Box<RankEnd>>,
 }
 
 /// Puts ends together, by stream.
@@ -179,10 +182,12 @@ impl EndReader {
     pub fn feed(&mut self, stream: &str, line: EndLine, source: SourceLine) {
         match line {
             EndLine::Header { logged } => {
-                let chained = self.open.get(stream);
-                let fatal = self.is_fatal(stream, &source) || chained.is_some_and(|chained| chained.fatal);
-                let logged = !fatal && (logged || chained.is_some_and(|chained| chained.logged));
-                self.open.insert(stream.into(), Traceback { logged, fatal, headed: true, ..Traceback::default() });
+                let chained = self.open.remove(stream).unwrap_or_default();
+                let fatal = self.is_fatal(stream, &source) || chained.fatal;
+                let logged = !fatal && (logged || chained.logged);
+                let during = chained.during;
+                let headed = Traceback { logged, fatal, during, headed: true, ..Traceback::default() };
+                self.open.insert(stream.into(), headed);
                 // The traceback of a marker begins; one after it is another.
                 if self.survived.get_mut(stream).is_some_and(|begun| std::mem::replace(begun, true)) {
                     self.survived.remove(stream);
@@ -231,9 +236,10 @@ impl EndReader {
             EndLine::Chained => {
                 if let Some(index) = self.streams.iter().rposition(|known| &**known == stream) {
                     self.streams.remove(index);
-                    let RankEnd { logged, caught, .. } = self.found.remove(index);
-                    self.open
-                        .insert(stream.into(), Traceback { logged, fatal: !logged && !caught, ..Traceback::default() });
+                    let during = self.found.remove(index);
+                    let (logged, fatal) = (during.logged, !during.is_handled());
+                    let during = Some(Box::new(during));
+                    self.open.insert(stream.into(), Traceback { logged, fatal, during, ..Traceback::default() });
                 }
             }
             EndLine::Whose(rank, local) => self.whose = Some((rank, local)),
@@ -340,13 +346,14 @@ impl EndReader {
         &mut self.outputs[number as usize]
     }
 
-    /// The output of each rank that a label or the path tells. A file of one rank's may have lines without a label.
+    /// The output of each rank that a label or the path tells, and of all others together. A file of one rank's may have lines without a label.
     fn outputs(&mut self, of_path: Option<Whose>) -> Vec<RankOutput> {
         let mut found: Vec<RankOutput> = Vec::new();
         for Output { stream, last, .. } in &mut self.outputs {
-            let Some(whose) = label::of_stream(stream).or(of_path) else { continue };
+            let whose = label::of_stream(stream).or(of_path);
             let Some(last) = last.take() else { continue };
-            found.push(RankOutput { rank: whose.in_job(), local: whose.on_host(), host: None, last });
+            let (rank, local) = (whose.and_then(Whose::in_job), whose.and_then(Whose::on_host));
+            found.push(RankOutput { rank, local, host: None, last });
         }
         let whose = |output: &RankOutput| (output.rank, output.local);
         found.sort_by_key(|output| (whose(output), std::cmp::Reverse(output.last.place)));
@@ -354,7 +361,7 @@ impl EndReader {
         found
     }
 
-    /// Tracebacks that the output of their streams ends in: the process failed, and somebody cut off of what.
+    /// Tracebacks that the output of their streams ends in: the process failed, and somebody cut off of what, unless it stands in front.
     fn cut_off(&mut self) {
         let mut open: Vec<_> =
             self.open.drain().filter(|(_, open)| open.headed && open.at.is_some() && !open.helper).collect();
@@ -363,10 +370,11 @@ impl EndReader {
             let last = self.numbers.known(&stream).and_then(|known| self.outputs[known as usize].last.as_ref());
             let goes_on = last.is_some_and(|last| last.place > open.frame.place);
             if !goes_on && !open.logged && !open.caught && !self.survived.contains_key(&stream) {
-                let Traceback { call, frames, child, relays, frame: source, .. } = open;
+                let Traceback { call, frames, child, relays, frame: source, during, .. } = open;
                 let call = call.at.is_some().then_some(call);
-                let how = Ended::Exit(None);
-                self.keep(&stream, RankEnd { child, relays, call, frames, source, ..RankEnd::of(how) });
+                let cut = || RankEnd { child, relays, call, frames, source, ..RankEnd::of(Ended::Exit(None)) };
+                let end = during.map_or_else(cut, |during| RankEnd { caught: false, ..*during });
+                self.keep(&stream, end);
             }
         }
     }

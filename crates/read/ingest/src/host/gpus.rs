@@ -1,7 +1,7 @@
 //! GPUs: `nvidia-smi` with its header, `-L`, `-q`, `nvlink -s` and `-e`, and `topo -p2p`; `dcgmi nvlink -s`.
 
 use super::page::{Page, gpu, gpu_at, pci_address};
-use super::{Context, key_value, leading_float};
+use super::{Context, MOST_OF_A_KIND, key_value, leading_float};
 use busbw_model::PcieLink;
 use busbw_model::node::{Ecc, FabricState, GpuDevice, NvLinkState, PeerAccess};
 
@@ -163,8 +163,6 @@ fn part(context: &mut Context, text: &str) {
         "MIG Mode",
         "HW Slowdown",
     ];
-    /// No host has more GPUs.
-    const MOST: u32 = 64;
     let line = text.split_once(" : ").map_or(text, |(key, _)| key).trim();
     let Some(section) = SECTIONS.into_iter().find(|section| *section == line) else { return };
     if is_whole(context) || section.ends_with("Slowdown") && context.section.starts_with("Clocks ") {
@@ -175,7 +173,7 @@ fn part(context: &mut Context, text: &str) {
         context.begun.retain(|(begun, _)| *begun != section);
         context.key.part += u32::from(context.key.host.is_none());
     }
-    let Some(index) = (0..MOST).find(|index| context.begun.insert((section, index.to_string()))) else {
+    let Some(index) = (0..MOST_OF_A_KIND).find(|index| context.begun.insert((section, index.to_string()))) else {
         context.section.clear();
         return;
     };

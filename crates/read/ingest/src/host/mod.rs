@@ -11,6 +11,7 @@ mod page;
 mod pcie;
 mod ports;
 mod query;
+mod subnet;
 mod wire;
 
 use crate::{TextLine, label};
@@ -20,6 +21,8 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 /// A block of output that is longer than this without a line that is known has ended.
 const LONGEST_GAP: u64 = 80;
+/// No host has more GPUs or NICs: a longer count is of several.
+const MOST_OF_A_KIND: u32 = 64;
 
 /// Collects facts from lines.
 ///
@@ -107,8 +110,17 @@ impl HostReader {
     }
 
     fn line(&mut self, line: &TextLine) -> bool {
-        const READERS: [Reader; 8] =
-            [ports::read, wire::read, pcie::read, query::read, gpus::read, amd::read, limits::read, kernel::read];
+        const READERS: [Reader; 9] = [
+            ports::read,
+            wire::read,
+            subnet::read,
+            pcie::read,
+            query::read,
+            gpus::read,
+            amd::read,
+            limits::read,
+            kernel::read,
+        ];
         let fresh = || Context {
             key: Key { host: host_of_label(line.stream), stream: line.stream.into(), part: 0 },
             ..Context::default()

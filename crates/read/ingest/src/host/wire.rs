@@ -1,7 +1,7 @@
-//! What keeps the wire sound, and what it lost: `mlnx_qos`, `ethtool -S`, `mlxlink`, `ibdiagnet`.
+//! What keeps the wire sound, and what it lost: `mlnx_qos`, `ethtool -S`, `mlxlink`.
 
 use super::page::{Page, interface, port};
-use super::{Context, key_value, leading_float};
+use super::{Context, MOST_OF_A_KIND, key_value, leading_float};
 use busbw_model::LinkLayer;
 use busbw_model::node::NicCounter;
 
@@ -9,16 +9,12 @@ pub(super) const MLNX_QOS: &str = "mlnx_qos";
 pub(super) const MLXLINK: &str = "mlxlink";
 /// What begins the name of a device that the input does not name: they are counted.
 const UNNAMED: &str = "<device ";
-/// No host has more.
-const MOST_UNNAMED: u32 = 64;
 const STATISTICS: &str = "ethtool -S";
-const IBDIAGNET: &str = "ibdiagnet";
 
 pub(super) fn read(context: &mut Context, text: &str, page: &mut Page) -> Option<()> {
     quality_of_service(context, text, page)
         .or_else(|| counter(context, text, page))
         .or_else(|| link(context, text, page))
-        .or_else(|| stage(context, text, page))
 }
 
 /// The command line names the device, which the output does not: `sudo mlnx_qos -i ens6`, `ethtool -S eth0 | grep phy`, `mlxlink -d mlx5_0 -p 1 -m`.
@@ -141,7 +137,7 @@ fn take_next(context: &mut Context) -> Option<()> {
         return Some(());
     };
     let next = number.parse::<u32>().ok()? + 1;
-    if next > MOST_UNNAMED {
+    if next > MOST_OF_A_KIND {
         context.command = "";
         return None;
     }
@@ -162,24 +158,4 @@ fn lane_gbps(name: &str) -> Option<f64> {
         "XDR" => 200.0,
         _ => return None,
     })
-}
-
-/// Rows of the summary, `-I- Speed / Width checks                0          15`, with warnings and errors; and a link that is
-/// not as it should be, `-E- Link: A/U1/P24<-->B/N1/P49 - Unexpected width, actual link width is 2x …`. Of iblinkinfo
-/// `10   21[  ] ==( 4X      25.78125 Gbps Active/  LinkUp)==>      40    1[  ] "node3 HCA-2" ( Could be 53.125 Gbps)`.
-fn stage(context: &Context, text: &str, page: &mut Page) -> Option<()> {
-    const ITEM: &str = "subnet";
-    let is_link = text.contains("] ==( ") && text.contains(")==> ");
-    let is_slow = is_link && text.contains("( Could be ");
-    if text.starts_with("-E- Link: ") || is_link {
-        let (command, item) = if is_link { ("iblinkinfo", if is_slow { ITEM } else { "" }) } else { (IBDIAGNET, ITEM) };
-        let subnet = &mut page.tell(context, command, "", item).subnet;
-        *subnet.entry("Speed / Width checks".to_string()).or_default() += u64::from(is_slow || !is_link);
-        return Some(());
-    }
-    let (stage, counts) = text.strip_prefix("-I- ")?.split_once("  ")?;
-    let mut counts = counts.split_whitespace().map(str::parse::<u64>);
-    let (Some(Ok(_)), Some(Ok(errors))) = (counts.next(), counts.next()) else { return None };
-    page.tell(context, IBDIAGNET, "", ITEM).subnet.insert(stage.to_string(), errors);
-    Some(())
 }

@@ -227,6 +227,16 @@ fn unexplained(case: &Case, found: &mut Vec<(Basis, Finding)>) {
     if found.iter().any(|(_, finding)| finding.severity == Severity::Error) {
         return;
     }
+    // Of processes that were killed or lost, some are started again; behind a failure that nothing else explains they were not.
+    let gone = |(basis, finding): &&mut (Basis, Finding)| {
+        *basis == Basis::Log && finding.code == Code::PeerDied && finding.severity == Severity::Warning
+    };
+    if case.ends.failed()
+        && let Some((_, finding)) = found.iter_mut().find(gone)
+    {
+        finding.severity = Severity::Error;
+        return;
+    }
     // torchrun tells which rank failed first, and lists it last.
     let standing = &case.ends.standing;
     let finding = match standing.iter().find(|end| end.first).or(standing.first()) {

@@ -77,7 +77,12 @@ pub(crate) fn suspects(case: &Case) -> Option<Suspects> {
 
 /// Whether more is given than dumps: others are seen to fail, or to stand still.
 fn is_told(case: &Case) -> bool {
-    !case.run.outputs.is_empty() || !case.run.stacks.is_empty() || case.ends.are_over()
+    has_outputs(case) || !case.run.stacks.is_empty() || case.ends.are_over()
+}
+
+/// Whether the output of a rank is given.
+fn has_outputs(case: &Case) -> bool {
+    case.run.outputs.iter().any(|output| output.rank.is_some())
 }
 
 /// Whether nothing but dumps is given.
@@ -383,7 +388,7 @@ impl<'a> Job<'a> {
         if views().all(has_timed_out) {
             return Some(CulpritClass::Divergence);
         }
-        if !self.case.run.outputs.is_empty()
+        if has_outputs(self.case)
             && views().all(|view| view.dump.is_none())
             && self.without_dump().len() == suspects.len()
             && !self.all_obeyed()
