@@ -99,6 +99,30 @@ named! {
         TorchComms = "torchcomms",
         /// MORI, AMD's transport for experts and KV caches.
         Mori = "mori",
+        /// Slurm.
+        Slurm = "slurm",
+        /// MPICH.
+        Mpich = "mpich",
+        /// Transformers and its Trainer.
+        Transformers = "transformers",
+        /// Megatron Bridge.
+        MegatronBridge = "megatron-bridge",
+        /// FlashAttention.
+        FlashAttention = "flash-attention",
+        /// torchtitan.
+        TorchTitan = "torchtitan",
+        /// NVIDIA's container toolkit and libnvidia-container.
+        ContainerToolkit = "nvidia-container-toolkit",
+        /// NVIDIA's GPU Operator for Kubernetes.
+        GpuOperator = "gpu-operator",
+        /// NVIDIA's device plugin for Kubernetes.
+        DevicePlugin = "k8s-device-plugin",
+        /// NVIDIA's driver for dynamic resources of Kubernetes (ComputeDomains).
+        DraDriver = "k8s-dra-driver-gpu",
+        /// enroot.
+        Enroot = "enroot",
+        /// pyxis, Slurm's plugin for containers.
+        Pyxis = "pyxis",
     }
     /// The name of its table: `rules/known-faults/nccl.toml`.
     name
@@ -153,6 +177,18 @@ impl Component {
             Component::Verl => "verl",
             Component::TorchComms => "torchcomms",
             Component::Mori => "MORI",
+            Component::Slurm => "Slurm",
+            Component::Mpich => "MPICH",
+            Component::Transformers => "Transformers",
+            Component::MegatronBridge => "Megatron Bridge",
+            Component::FlashAttention => "FlashAttention",
+            Component::TorchTitan => "torchtitan",
+            Component::ContainerToolkit => "NVIDIA Container Toolkit",
+            Component::GpuOperator => "GPU Operator",
+            Component::DevicePlugin => "NVIDIA device plugin",
+            Component::DraDriver => "NVIDIA DRA driver",
+            Component::Enroot => "enroot",
+            Component::Pyxis => "pyxis",
         }
     }
 

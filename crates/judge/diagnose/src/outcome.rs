@@ -6,6 +6,7 @@ use crate::data::Until;
 use crate::ends::stopped_by;
 use crate::last_word;
 use crate::lines::Line;
+use crate::progress::progress;
 use crate::rules::ends::who;
 use crate::rules::hang;
 use crate::rules::signatures::book::Role;
@@ -14,7 +15,9 @@ use crate::rules::witnesses::ranks;
 use crate::silence::Silence;
 use crate::words::listed;
 use crate::{unfit_nodes, unread};
-use busbw_model::{BenchTable, Check, EndTeller, Finding, Judged, Judgement, Severity, Subject, counted};
+use busbw_model::{
+    BenchTable, Check, EndTeller, Finding, Judged, Judgement, Severity, SourceLine, Speaker, Subject, counted,
+};
 use std::collections::HashSet;
 
 /// What the communicators and tables of a run show. `findings` tell whether something failed that these cannot show.
@@ -32,7 +35,7 @@ pub(crate) fn judge(case: &Case, findings: &[Finding]) -> Vec<Judged> {
         unread::judge(case),
         unfit_nodes::judge(case),
     ];
-    let parts = course.into_iter().chain([results(case), answers(case)]);
+    let parts = course.into_iter().chain([results(case), not_numbers(case), answers(case)]);
     parts.flatten().collect()
 }
 
@@ -251,4 +254,33 @@ fn results(case: &Case) -> Option<Judged> {
         false => (format!("0 wrong in {}", counted(rows, "row")), Judgement::Passed),
     };
     (rows > 0).then(|| Judged::new(Subject::Results, "results", how, outcome))
+}
+
+/// Figures of the program that are no numbers (NaN), step after step and until the end: it diverged, or was given wrong data.
+fn not_numbers(case: &Case) -> Option<Judged> {
+    const FEWEST: usize = 3;
+    let run = case.run;
+    let steps = progress(run);
+    let said = run.statements.iter().filter(|one| one.speaker == Speaker::Program);
+    let mut said: Vec<_> = said.filter(|one| steps.iter().any(|step| step.place == one.source.place)).collect();
+    said.sort_by_key(|one| one.source.place);
+    let is_last = |last: &&SourceLine| run.steps.contains(&last.place);
+    let goes_on = run.outputs.iter().map(|output| &output.last).filter(is_last).any(|last| !has_nan(&last.text));
+    let nan = said.iter().rev().take_while(|one| has_nan(one.text())).count();
+    let first = said.get(said.len() - nan).filter(|_| nan >= FEWEST && !goes_on)?;
+    let line = first.source.place.line;
+    let how = format!("no numbers (nan) from line {line} on");
+    let question = format!(
+        "The program's figures are {how}. Did it diverge, or was it given wrong data? See that transfers between the same GPUs are right: nccl-tests with \
+         `-c 1`; then go on from the last checkpoint before that line"
+    );
+    Some(Judged::open(Subject::Results, "the program's figures", how, question))
+}
+
+/// Whether a value of a line is no number: `loss: nan`, `{'grad_norm': nan}`; not `number of nan iterations: 0`.
+fn has_nan(text: &str) -> bool {
+    let values = text.split(['=', ':']).skip(1);
+    let mut first_words =
+        values.filter_map(|value| value.split(|c: char| !c.is_alphanumeric()).find(|word| !word.is_empty()));
+    first_words.any(|word| word.eq_ignore_ascii_case("nan"))
 }

@@ -59,6 +59,7 @@ fn behind<'a>(line: &'a str, name: &str) -> Vec<&'a str> {
     let places = line.match_indices(name).filter(|(at, _)| !line[..*at].ends_with(is_part));
     let rests = places.filter_map(|(at, name)| {
         let rest = &line[at + name.len()..];
+        let rest = rest.strip_prefix(".__version__").unwrap_or(rest);
         // `nvshmem-3.5.19`, but not `nccl-tests`.
         let dashed = rest.strip_prefix('-').filter(|rest| starts_a_number(rest));
         let ends = !rest.starts_with(|c: char| c.is_alphabetic() || "_-/.".contains(c));
@@ -129,9 +130,19 @@ fn of_images(line: &str) -> impl Iterator<Item = (Component, Version)> {
         let (path, tag) = word.rsplit_once(':')?;
         let is_of = |names: &[String]| path.split('/').any(|part| names.iter().any(|name| name == part));
         let (component, _) = KNOWN.names.iter().find(|(_, names)| path.contains('/') && is_of(names))?;
+        if is_of_calendar(tag) {
+            return None;
+        }
         let (version, _) = version(*component, tag)?;
         is_whole(tag.trim_start_matches('v')).then_some((*component, version))
     })
+}
+
+/// Whether a tag names a year and a month: `24.06.01`.
+fn is_of_calendar(tag: &str) -> bool {
+    let part =
+        |at: usize| tag.split('.').nth(at).filter(|part| part.len() == 2).and_then(|part| part.parse::<u32>().ok());
+    part(0).is_some_and(|year| year >= 20) && part(1).is_some_and(|month| (1..=12).contains(&month))
 }
 
 /// That of Linux, as `uname -a` tells it: `Linux node1 6.8.0-31-generic #31-Ubuntu SMP …`.
@@ -167,6 +178,8 @@ mod tests {
             ("on kernel `6.17.0-1019-nvidia`", "kernel=6.17.0"),
             ("with nixl-cu12 1.4.1", "nixl=1.4.1"),
             ("nvcr.io/nvidia/pytorch:25.10-py3", ""),
+            ("podman run nersc/pytorch:24.06.01 bash", ""),
+            ("flashinfer.__version__ = '0.2.7.post1'", "flashinfer=0.2.7.post1"),
             ("the kernel 3.2 ms, vLLM 0.1.dev20073+g8e685d198", ""),
             // Sentences, paths, another program, an address.
             ("NCCL hangs since 2.30", ""),

@@ -48,6 +48,8 @@ const TOLD: f64 = 0.5;
 /// What it gives that the version that is told is the only one with the fault: people ask after an upgrade. Where more releases
 /// have it, it gives less.
 const NARROW: f64 = 1.8;
+/// What it gives that the text has what the program prints when the fault hits, and only then.
+const PRINTED: f64 = 6.0;
 /// What it gives that of several versions that are told some have the fault: who compares names one that works.
 const APART: f64 = 1.0;
 /// Ends of words that change with the sentence.
@@ -188,18 +190,20 @@ impl<'a> Told<'a> {
         let is_told = !found.unknown.contains(&asked);
         let open = found.unknown.len();
         let conditions = fault.when.words().len().saturating_sub(open);
+        let is_printed = self.known.shows(fault.text.as_slice());
         let affected = self.releases[&fault.component].iter().filter(|release| fault.affects(release)).count();
         let given = |weight: f64, is_so: bool| if is_so { weight } else { 0.0 };
         let all = words
             + given(DOES, self.does.contains(&fault.consequence))
             + given(NAMED, is_named)
             + given(APART, self.sets_apart(fault))
+            + given(PRINTED, is_printed)
             + given(TOLD + NARROW / (affected.max(1) as f64).sqrt(), is_told)
             + MET * conditions as f64
             - OPEN * (open as f64).sqrt();
         // A text of other things names no program of these.
         let least = if is_told || is_named { LEAST } else { 2.0 * LEAST };
-        (words >= least * self.length).then_some(Likeness { words, all })
+        (is_printed || words >= least * self.length).then_some(Likeness { words, all })
     }
 
     /// How much of some words stands in a text.
@@ -240,10 +244,10 @@ impl Entry {
     }
 }
 
-/// The words and names of a text.
+/// The words of a text, and the parts of its names: `trtllm_allreduce_fusion` has three.
 fn names(text: &str) -> impl Iterator<Item = &str> {
-    let names = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
-    names.filter(|word| word.len() >= SHORTEST && !word.bytes().all(|byte| byte.is_ascii_digit()))
+    let words = text.split(|c: char| !c.is_ascii_alphanumeric());
+    words.filter(|word| word.len() >= SHORTEST && !word.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 /// A word in small letters without its ending.

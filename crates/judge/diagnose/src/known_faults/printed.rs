@@ -12,9 +12,13 @@ pub(super) struct Printed {
 }
 
 impl Printed {
-    /// Whether a line has a text.
+    /// Whether a line has a text that nothing behind it switches off: programs print all of their options as they start.
     pub(super) fn has(&self, text: &Template) -> bool {
-        self.may_have(text) && self.lines.iter().any(|line| text.is_in(line))
+        let is_on = |line: &&String| match text.pieces() {
+            [name] => line.match_indices(name.as_str()).any(|(at, _)| !is_off(&line[at + name.len()..])),
+            _ => true,
+        };
+        self.may_have(text) && self.lines.iter().filter(|line| text.is_in(line)).any(|line| is_on(&line))
     }
 
     fn may_have(&self, text: &Template) -> bool {
@@ -36,6 +40,41 @@ impl Extend<String> for Printed {
     }
 }
 
+/// Whether an option has the value that switches it off, by what stands behind its name: `=False,`, `": null`, `=0 `.
+fn is_off(behind: &str) -> bool {
+    const VALUES: [&str; 6] = ["false", "none", "null", "0", "''", "[]"];
+    let value = behind.trim_start_matches(['"', '\'']).trim_start();
+    // Megatron-LM fills up with dots: `use_tutel ............ False`.
+    let Some(value) = value.strip_prefix(['=', ':']).or_else(|| value.strip_prefix("..")) else { return false };
+    let value = value.trim_start_matches('.');
+    let value = value.trim_start().to_ascii_lowercase();
+    let ends = |rest: &str| !rest.starts_with(|c: char| c.is_alphanumeric() || c == '.');
+    VALUES.iter().any(|off| value.strip_prefix(off).is_some_and(ends))
+}
+
 fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_option_that_is_switched_off_is_not_there() {
+        let text = Template::try_from(String::from("enable_eplb")).expect("a text");
+        for (line, on) in [
+            ("server_args=ServerArgs(tp_size=8, enable_eplb=True, device='cuda')", true),
+            ("server_args=ServerArgs(tp_size=8, enable_eplb=False, device='cuda')", false),
+            ("\"enable_eplb\": null,", false),
+            ("enable_eplb=0.5", true),
+            ("  enable_eplb ........................... False", false),
+            ("--enable_eplb", true),
+            ("enable_eplb=False enable_eplb=True", true),
+        ] {
+            let mut printed = Printed::default();
+            printed.extend([line.to_owned()]);
+            assert_eq!(printed.has(&text), on, "{line}");
+        }
+    }
 }
