@@ -361,18 +361,23 @@ impl EndReader {
         found
     }
 
-    /// Tracebacks that the output of their streams ends in: the process failed, and somebody cut off of what, unless it stands in front.
+    /// Tracebacks that the output of their streams ends in: the process failed, and somebody cut off of what, unless it stands in front. Whether it
+    /// failed of one whose beginning lacks as well, nobody sees.
     fn cut_off(&mut self) {
-        let mut open: Vec<_> =
-            self.open.drain().filter(|(_, open)| open.headed && open.at.is_some() && !open.helper).collect();
+        let mut open: Vec<_> = self.open.drain().filter(|(_, open)| open.at.is_some() && !open.helper).collect();
         open.sort_by_key(|(_, open)| open.frame.place);
         for (stream, open) in open {
             let last = self.numbers.known(&stream).and_then(|known| self.outputs[known as usize].last.as_ref());
-            let goes_on = last.is_some_and(|last| last.place > open.frame.place);
+            // Below a frame stands its line of code, and marks below that: they are known as such behind a header only.
+            let of_frame = if open.headed { 0 } else { 2 };
+            let goes_on = last.is_some_and(|last| {
+                let (last, frame) = (last.place, open.frame.place);
+                last > frame && last.line > frame.line + of_frame
+            });
             if !goes_on && !open.logged && !open.caught && !self.survived.contains_key(&stream) {
-                let Traceback { call, frames, child, relays, frame: source, during, .. } = open;
-                let call = call.at.is_some().then_some(call);
-                let cut = || RankEnd { child, relays, call, frames, source, ..RankEnd::of(Ended::Exit(None)) };
+                let Traceback { call, frames, child, relays, frame: source, headed, during, .. } = open;
+                let (call, caught) = (call.at.is_some().then_some(call), !headed);
+                let cut = || RankEnd { child, relays, caught, call, frames, source, ..RankEnd::of(Ended::Exit(None)) };
                 let end = during.map_or_else(cut, |during| RankEnd { caught: false, ..*during });
                 self.keep(&stream, end);
             }
