@@ -16,7 +16,7 @@ use crate::silence::Silence;
 use crate::words::listed;
 use crate::{unfit_nodes, unread};
 use busbw_model::{
-    BenchTable, Check, EndTeller, Finding, Judged, Judgement, Severity, SourceLine, Speaker, Subject, counted,
+    BenchTable, Check, EndTeller, Finding, Judged, Judgement, Place, Severity, SourceLine, Speaker, Subject, counted,
 };
 use std::collections::HashSet;
 
@@ -260,11 +260,14 @@ fn results(case: &Case) -> Option<Judged> {
 fn not_numbers(case: &Case) -> Option<Judged> {
     const FEWEST: usize = 3;
     let run = case.run;
-    let steps = progress(run);
-    let said = run.statements.iter().filter(|one| one.speaker == Speaker::Program);
-    let mut said: Vec<_> = said.filter(|one| steps.iter().any(|step| step.place == one.source.place)).collect();
+    let of_program = || run.statements.iter().filter(|one| one.speaker == Speaker::Program);
+    if of_program().filter(|one| has_nan(one.text())).count() < FEWEST {
+        return None;
+    }
+    let steps: HashSet<Place> = progress(run).into_iter().map(|step| step.place).collect();
+    let mut said: Vec<_> = of_program().filter(|one| steps.contains(&one.source.place)).collect();
     said.sort_by_key(|one| one.source.place);
-    let is_last = |last: &&SourceLine| run.steps.contains(&last.place);
+    let is_last = |last: &&SourceLine| run.steps.binary_search(&last.place).is_ok();
     let goes_on = run.outputs.iter().map(|output| &output.last).filter(is_last).any(|last| !has_nan(&last.text));
     let nan = said.iter().rev().take_while(|one| has_nan(one.text())).count();
     let first = said.get(said.len() - nan).filter(|_| nan >= FEWEST && !goes_on)?;

@@ -126,7 +126,8 @@ P2P=Enabled Latency (P2P Writes) Matrix (us)
      0   2.12   2.73
 ";
         let mut reader = CopyReader::default();
-        text.lines().for_each(|text| drop(reader.feed(&TextLine { place: Place::default(), stream: "", text })));
+        let claimed = text.lines().filter(|text| reader.feed(&TextLine { place: Place::default(), stream: "", text }));
+        assert_eq!(claimed.count(), 4);
         let tables = reader.finish();
         let [table] = &tables[..] else { panic!("{tables:?}") };
         let cells: Vec<_> = table.copies.iter().map(|copy| (copy.row, copy.column, copy.gb_s)).collect();
