@@ -29,11 +29,12 @@ pub struct CopyRate {
 impl CopyTable {
     /// Whether the rows are GPUs, too; else the host's memory.
     pub fn is_between_gpus(&self) -> bool {
-        self.what.contains("GPU(row)") || self.is_of_p2p_test()
+        self.what.contains("GPU(row)") || self.what.contains("directional P2P=")
     }
 
-    /// Whether p2pBandwidthLatencyTest measured it.
-    pub fn is_of_p2p_test(&self) -> bool {
-        self.what.contains("directional P2P=")
+    /// Adds copies. Within a GPU's own memory none goes to another.
+    pub fn extend(&mut self, copies: Vec<CopyRate>) {
+        let between = self.is_between_gpus();
+        self.copies.extend(copies.into_iter().filter(|copy| !between || copy.row != copy.column));
     }
 }

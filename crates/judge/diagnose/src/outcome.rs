@@ -6,7 +6,6 @@ use crate::data::Until;
 use crate::ends::stopped_by;
 use crate::last_word;
 use crate::lines::Line;
-use crate::progress::progress;
 use crate::rules::ends::who;
 use crate::rules::hang;
 use crate::rules::signatures::book::Role;
@@ -264,7 +263,7 @@ fn not_numbers(case: &Case) -> Option<Judged> {
     if of_program().filter(|one| has_nan(one.text())).count() < FEWEST {
         return None;
     }
-    let steps: HashSet<Place> = progress(run).into_iter().map(|step| step.place).collect();
+    let steps: HashSet<Place> = case.refuters.progress().iter().map(|step| step.place).collect();
     let mut said: Vec<_> = of_program().filter(|one| steps.contains(&one.source.place)).collect();
     said.sort_by_key(|one| one.source.place);
     let is_last = |last: &&SourceLine| run.steps.binary_search(&last.place).is_ok();

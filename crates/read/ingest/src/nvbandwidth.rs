@@ -63,9 +63,7 @@ impl CopyReader {
         let taken = match columns.is_empty() {
             _ if !is_near => false,
             true => read_columns(&cells).map(|read| *columns = read).is_some(),
-            false => read_row(line, &cells, columns, table.is_of_p2p_test())
-                .map(|copies| table.copies.extend(copies))
-                .is_some(),
+            false => read_row(line, &cells, columns).map(|copies| table.extend(copies)).is_some(),
         };
         *last = line.place;
         if !taken {
@@ -94,13 +92,13 @@ fn read_columns(cells: &[&str]) -> Option<Vec<u32>> {
     (!numbers.is_empty() && numbers.is_sorted_by(|a, b| a < b)).then_some(numbers)
 }
 
-/// The copies of a row; what was not measured is `N/A`, and 0.00 in the first versions. A GPU's own memory is no copy to another.
-fn read_row(line: &TextLine, cells: &[&str], columns: &[u32], of_p2p: bool) -> Option<Vec<CopyRate>> {
+/// The copies of a row; what was not measured is `N/A`, and 0.00 in the first versions.
+fn read_row(line: &TextLine, cells: &[&str], columns: &[u32]) -> Option<Vec<CopyRate>> {
     let (row, cells) = cells.split_first().filter(|(_, cells)| cells.len() == columns.len())?;
     let row = row.parse().ok().filter(|row| columns.last().is_some_and(|last| row <= last))?;
     let mut copies = Vec::new();
     for (cell, column) in cells.iter().zip(columns) {
-        if *cell == "N/A" || of_p2p && row == *column {
+        if *cell == "N/A" {
             continue;
         }
         let gb_s: f64 = cell.parse().ok().filter(|gb_s: &f64| gb_s.is_finite() && *gb_s >= 0.0)?;

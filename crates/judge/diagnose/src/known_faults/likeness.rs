@@ -4,7 +4,7 @@
 //! names in its conditions; the title counts once more where the text begins, where people write what it is about. The words of a part that
 //! stand in the text are divided by the root of what all of its words would give, so that a long one does not win by its length. What the
 //! versions and conditions tell is added. The sum is a log-odds: of two faults, one point more is 2.7 times as likely. The weights are a
-//! logistic regression over threads about known faults, rounded: of 127 that nobody tuned it for, 95 get their fault first. It orders what may be
+//! logistic regression over threads about known faults, rounded: of 127 that nobody tuned it for, 95 got their fault first, before names were taken apart. It orders what may be
 //! looked up; nothing is judged by it.
 
 use super::situation::Situation;
@@ -48,7 +48,8 @@ const TOLD: f64 = 0.5;
 /// What it gives that the version that is told is the only one with the fault: people ask after an upgrade. Where more releases
 /// have it, it gives less.
 const NARROW: f64 = 1.8;
-/// What it gives that the text has what the program prints when the fault hits, and only then.
+/// What it gives that the text has what the program prints when the fault hits, and only then. Chosen, not fitted: it
+/// outweighs all others.
 const PRINTED: f64 = 6.0;
 /// What it gives that of several versions that are told some have the fault: who compares names one that works.
 const APART: f64 = 1.0;

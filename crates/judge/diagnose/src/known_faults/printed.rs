@@ -14,11 +14,11 @@ pub(super) struct Printed {
 impl Printed {
     /// Whether a line has a text that nothing behind it switches off: programs print all of their options as they start.
     pub(super) fn has(&self, text: &Template) -> bool {
-        let is_on = |line: &&String| match text.pieces() {
+        let is_on = |line: &String| match text.pieces() {
             [name] => line.match_indices(name.as_str()).any(|(at, _)| !is_off(&line[at + name.len()..])),
             _ => true,
         };
-        self.may_have(text) && self.lines.iter().filter(|line| text.is_in(line)).any(|line| is_on(&line))
+        self.may_have(text) && self.lines.iter().any(|line| text.is_in(line) && is_on(line))
     }
 
     fn may_have(&self, text: &Template) -> bool {

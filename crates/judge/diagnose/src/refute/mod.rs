@@ -208,6 +208,11 @@ impl Refuters {
         ups.iter().any(|up| (jobs.is_empty() || jobs.contains(&up.job)) && fits(up))
     }
 
+    /// Lines that show that the program went on.
+    pub fn progress(&self) -> &[Progress] {
+        &self.progress
+    }
+
     /// Whether the program printed figures behind a place of its input.
     pub fn progressed_after(&self, place: Place) -> bool {
         self.progress.iter().any(|later| later.place.is_after(place))
