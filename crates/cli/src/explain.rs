@@ -45,8 +45,11 @@ pub fn run(flags: &Explain) -> Result<ExitCode, String> {
         ..UserFacts::default()
     };
     let diagnosis = busbw_diagnose::diagnose_with(&run, &given.with_gpus(flags.gpus.clone()));
-    if busbw_diagnose::is_unknown(&run, &diagnosis) {
-        return Err(unknown(&run, &files, &book));
+    if busbw_diagnose::may_be_prose(&run, &diagnosis) {
+        let about = about(&run, &files, &book);
+        if about.is_some() || busbw_diagnose::is_unknown(&run, &diagnosis) {
+            return Err(format!("{}{}", ReadError::unknown(&run), about.unwrap_or_default()));
+        }
     }
     let style = flags.screen.style(flags.output.file());
     answer(&flags.output, &style, &run, &diagnosis, cluster, flags.advice)?;
@@ -61,20 +64,17 @@ pub fn run(flags: &Explain) -> Result<ExitCode, String> {
     Ok(ExitCode::from(diagnosis.verdict.exit_status()))
 }
 
-/// Why nothing can be said of the inputs. What a person wrote of a failure is looked up, and not judged.
-fn unknown(run: &Run, files: &[PathBuf], book: &Book) -> String {
-    let error = ReadError::unknown(run);
+/// The known fault that a person may have written about: it is looked up, and not judged.
+fn about(run: &Run, files: &[PathBuf], book: &Book) -> Option<String> {
     let paths: Vec<&Path> = files.iter().map(PathBuf::as_path).collect();
-    match advise::of_texts(run, &paths, book) {
-        Some(fault) => format!(
-            "{error}\nof known faults it is like {} ({}: {}); `busbw advise {}` looks up more",
-            fault.id,
-            fault.component.title(),
-            fault.title,
-            paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(" "),
-        ),
-        None => error.to_string(),
-    }
+    let fault = advise::of_texts(run, &paths, book)?;
+    Some(format!(
+        "\nof known faults it is like {} ({}: {}); `busbw advise {}` looks up more",
+        fault.id,
+        fault.component.title(),
+        fault.title,
+        paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(" "),
+    ))
 }
 
 /// What to read: without files, standard input, unless somebody sits there.

@@ -1,7 +1,9 @@
-//! The last thing that an input says, where no rule knows it and it may report a failure: what was not understood is not praised.
+//! The last thing that an input says, where no rule knows it and it may report a failure: what was not understood is not praised. And what
+//! reports a failure in an input that says nothing else.
 
 use crate::case::Case;
 use crate::lines::{Line, is_event};
+use crate::outcome::END_OF_RUN;
 use crate::results::{self, is_error_of_gpu};
 use crate::words::KNOWN;
 use busbw_model::{Ended, Judged, LogLevel, Place, RankEnd, Speaker, Statement, Subject};
@@ -45,7 +47,50 @@ pub(crate) fn judge(case: &Case) -> Option<Judged> {
     let text = last.text.trim();
     let how = format!("ends with `{text}`");
     let question = format!("The last line may report a failure, and no rule knows it: `{text}`. Did the run end well?");
-    Some(Judged::open(Subject::Course, "the end of the run", how, question))
+    Some(Judged::open(Subject::Course, END_OF_RUN, how, question))
+}
+
+/// A question about the line that reports a failure, in an input of which nothing else can be said: the first that gives up, else the first that fails.
+pub(crate) fn alone(case: &Case) -> Option<Judged> {
+    let said = || case.run.statements.iter().filter(|one| may_tell(one));
+    let one = said().find(|one| gives_up(one.text())).or_else(|| said().find(|one| fails(one)))?;
+    let text = one.source.text.trim();
+    let question = format!(
+        "A line reports a failure, and no rule knows it: `{text}`. Did the run fail of it? Read what its program says there, and give the whole output of all ranks"
+    );
+    let asked = Judged::open(Subject::Course, "the course of the run", format!("has `{text}`"), question);
+    Some(asked).filter(|_| !case.refuters.ended_well())
+}
+
+/// Whether a line behind a place reports a failure, known or not.
+pub(crate) fn fails_behind(case: &Case, place: Place) -> bool {
+    let behind = |one: &&Statement| one.source.place.is_after(place) && may_tell(one);
+    case.run.statements.iter().filter(behind).any(|one| gives_up(one.text()) || fails(one))
+}
+
+/// Whether a line may report a failure of the run: the kernel's are of the machine, and what NCCL informs of is none.
+fn may_tell(one: &Statement) -> bool {
+    let is_harmless = || KNOWN.harmless.iter().any(|words| one.source.text.contains(words));
+    !matches!(one.speaker, Speaker::NcclInfo | Speaker::Kernel) && !is_harmless()
+}
+
+/// Whether a program tells of a failure at the level for them, or by a status.
+fn fails(one: &Statement) -> bool {
+    one.level == Some(LogLevel::Error) || is_failure(one.text().trim()) || tells_status(one.text())
+}
+
+/// Whether a line begins with a level at which programs give up, in capitals, as runtimes of many languages write it, or says that an assertion failed.
+fn gives_up(text: &str) -> bool {
+    const LEVELS: [&str; 7] = ["FATAL", "ERROR", "ABORT", "ABORTING", "PANIC", "CRITICAL", "SEVERE"];
+    const FIRST: usize = 4;
+    let words = || text.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
+    let counts = |level: &str| {
+        text.split_once(level).is_some_and(|(_, said)| {
+            said.trim_start_matches([' ', ':', '=', 'S']).starts_with(|c: char| c.is_ascii_digit())
+        })
+    };
+    words().take(FIRST).find(|word| LEVELS.contains(word)).is_some_and(|level| !counts(level))
+        || text.contains("ssertion fail")
 }
 
 /// What bash says of a command that a signal ended of which others may know why, whole lines (glibc's `siglist.h`); what click says of a program that was

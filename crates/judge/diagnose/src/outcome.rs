@@ -15,9 +15,13 @@ use crate::silence::Silence;
 use crate::words::listed;
 use crate::{unfit_nodes, unread};
 use busbw_model::{
-    BenchTable, Check, EndTeller, Finding, Judged, Judgement, Place, Severity, SourceLine, Speaker, Subject, counted,
+    BenchTable, Check, EndTeller, Ended, Finding, Judged, Judgement, Place, Severity, SourceLine, Speaker, Subject,
+    counted,
 };
 use std::collections::HashSet;
+
+/// What is judged of a run whose end is seen.
+pub(crate) const END_OF_RUN: &str = "the end of the run";
 
 /// What the communicators and tables of a run show. `findings` tell whether something failed that these cannot show.
 pub(crate) fn judge(case: &Case, findings: &[Finding]) -> Vec<Judged> {
@@ -32,6 +36,7 @@ pub(crate) fn judge(case: &Case, findings: &[Finding]) -> Vec<Judged> {
         missing_sizes(case),
         last_word::judge(case),
         unread::judge(case),
+        done(case, findings),
         unfit_nodes::judge(case),
     ];
     let parts = course.into_iter().chain([results(case), not_numbers(case), answers(case)]);
@@ -53,20 +58,19 @@ fn first_size(case: &Case) -> Option<Judged> {
 
 /// A run that a batch system ended, of which nothing shows that it was done: it may have hung, unless its steps go on until then.
 fn cut_short(case: &Case) -> Option<Judged> {
-    const WHAT: &str = "the end of the run";
     let end = case.ends.interrupted.filter(|_| !case.refuters.finished())?;
     let by = stopped_by(end)?;
     let silence = Silence::before(end, case.run);
     if let Some(short) = silence.filter(|silence| silence.is_of_a_step()) {
         let how = format!("ended ({by}) {short} after its last step: it went on until then");
-        return Some(Judged::new(Subject::Course, WHAT, how, Judgement::Passed));
+        return Some(Judged::new(Subject::Course, END_OF_RUN, how, Judgement::Passed));
     }
     let last = silence.map_or(String::new(), |long| format!(" Its last line is {long} older."));
     let question = format!(
         "The run was ended ({by}), and nothing shows that it was done.{last} Did the run hang, or was it only stopped? If it hangs, look \
          before the end where each rank is: `py-spy dump --pid PID`"
     );
-    Some(undecided(WHAT, format!("not done: `{}`", end.source.text.trim()), question))
+    Some(undecided(END_OF_RUN, format!("not done: `{}`", end.source.text.trim()), question))
 }
 
 /// Sizes that a table lacks which its header announces: it holds what it holds, and where it stops a run may hang.
@@ -111,6 +115,20 @@ fn beside(case: &Case) -> Option<Judged> {
     Some(undecided(what, how, question))
 }
 
+/// The end of a run of which nothing else was seen, where what started it saw it end well, and nothing failed.
+fn done(case: &Case, findings: &[Finding]) -> Option<Judged> {
+    let run = case.run;
+    let is_seen = !run.communicators.is_empty() || !run.tables.is_empty();
+    if is_seen || case.ends.are_over() || findings.iter().any(|finding| finding.severity > Severity::Info) {
+        return None;
+    }
+    let last = run.ends.iter().max_by_key(|end| end.source.place)?;
+    let well = run.ends.iter().all(|end| end.how == Ended::Success) && last.told_by != EndTeller::List;
+    let how = format!("ended well: `{}`", last.source.text.trim());
+    (well && !last_word::fails_behind(case, last.source.place))
+        .then(|| Judged::new(Subject::Course, END_OF_RUN, how, Judgement::Passed))
+}
+
 /// A communicator that some ranks gave up, and others left in order: ranks of one program leave alike.
 fn left_apart(case: &Case) -> Option<Judged> {
     let apart = case.run.communicators.iter().find_map(|comm| {
@@ -122,7 +140,7 @@ fn left_apart(case: &Case) -> Option<Judged> {
     let (gave_up, left) = apart.filter(|_| !case.ends.failed())?;
     let how = format!("ranks {gave_up} gave up their communicator (`Abort COMPLETE`), and {left} left it in order");
     let question = format!("{how}. Did ranks {gave_up} fail? Give their whole output");
-    Some(undecided("the end of the run", how, question))
+    Some(undecided(END_OF_RUN, how, question))
 }
 
 /// Ranks that wait in a collective by their dumps, while nothing shows for whom.

@@ -1,6 +1,7 @@
 //! The first line: it depends only on the findings and on what was judged.
 
 use crate::expectation::shows_in_speed;
+use crate::outcome::END_OF_RUN;
 use busbw_model::{Finding, Input, InputKind, Judged, Judgement, Run, Severity, Speaker, Statement, Subject, Verdict};
 
 /// The verdict. A finding above info decides first, then a question that is open, then what passed. `of_machines`: the input tells of machines alone.
@@ -59,7 +60,8 @@ pub(crate) fn summary(
         Verdict::NoErrors => {
             let is_table = |input: &Input| input.kinds.contains(&InputKind::NcclTests);
             let speed = if inputs.iter().any(is_table) { "judged" } else { "measured" };
-            let end = if ended { "" } else { ", and no end of the run is seen" };
+            let is_end = |one: &Judged| one.what == END_OF_RUN && one.outcome == Judgement::Passed;
+            let end = if ended || judged.iter().any(is_end) { "" } else { ", and no end of the run is seen" };
             format!("{}. Speed was not {speed}{end}.", passed(judged, Subject::Course))
         }
     }

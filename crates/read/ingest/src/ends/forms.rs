@@ -10,10 +10,10 @@ use memchr::memrchr_iter;
 
 /// What a line is, without indent.
 pub(super) fn read(line: &str) -> Option<EndLine> {
-    if let Some(library) = library(line) {
+    if let Some(library) = library(line).or_else(|| function(line)) {
         return Some(EndLine::Library(library));
     }
-    if let Some(text) = line.strip_prefix("what(): ") {
+    if let Some(text) = line.strip_prefix("what(): ").or_else(|| forbidden(line)) {
         return Some(EndLine::What(text.trim_start().to_string()));
     }
     if let Some(listed) = jobs::listed(line) {
@@ -114,17 +114,26 @@ fn caught_signal(text: &str) -> Option<Ended> {
     Some(how)
 }
 
+/// Open MPI's `[host:pid] Signal code: Invalid permissions (2)` (`opal/util/stacktrace.c`, SEGV_ACCERR), which UCX calls by the same words.
+fn forbidden(line: &str) -> Option<&str> {
+    let (process, code) = line.strip_prefix('[')?.split_once("] Signal code: ")?;
+    (process.contains(':') && code.starts_with("Invalid permissions")).then_some(code)
+}
+
 /// Whether a signal shows a fault of a program: others it may ask for, and go on.
 fn is_of_fault(signal: Option<u32>) -> bool {
     signal.is_some_and(|signal| matches!(signal, 4 | 6 | 7 | 8 | 11))
 }
 
-/// Julia's `[4242] signal 11 (1): Segmentation fault`, up to 1.10 `[4242] signal (11.1): Segmentation fault` (`jl_critical_error` of `src/signal-handling.c`).
+/// Julia's `[4242] signal 11 (1): Segmentation fault`, up to 1.10 `[4242] signal (11.1): Segmentation fault`, up to 1.7 `signal (11): Segmentation fault`
+/// (`jl_critical_error` of `src/signal-handling.c`).
 fn julia(line: &str) -> Option<RankEnd> {
-    let (pid, text) = line.strip_prefix('[')?.split_once("] signal ")?;
+    let early = line.strip_prefix("signal (").map(|signal| ("", signal));
+    let (pid, text) = early.or_else(|| line.strip_prefix('[')?.split_once("] signal "))?;
     let (signal, name) = text.split_once("): ")?;
     let number = leading(signal.trim_start_matches('(')).filter(|number| is_of_fault(Some(*number)))?;
-    Some(RankEnd { pid: Some(leading(pid)?), ..RankEnd::of(by_signal(number, name.trim_end())) })
+    let pid = if early.is_some() { None } else { Some(leading(pid)?) };
+    Some(RankEnd { pid, ..RankEnd::of(by_signal(number, name.trim_end())) })
 }
 
 /// Open MPI's `Signal: Segmentation fault (11)` where somebody left out the process, glog's `*** SIGSEGV (@0x0) received by PID 4242 (TID …) …`, Abseil's
@@ -142,7 +151,8 @@ fn bare_signal(line: &str, signal: &str) -> Option<RankEnd> {
 }
 
 /// The library of a frame, unless the C library's or a crash handler's: `[host:pid] [ 1] /lib/libnccl.so.2(+0x14e63f)[0x7bdb0174e63f]` of Open MPI,
-/// ` 4  /lib/libucp.so.0(ucp_dt_pack+0x69) [0x15548b6e9109]` of UCX.
+/// ` 4  /lib/libucp.so.0(ucp_dt_pack+0x69) [0x15548b6e9109]` of UCX; the function, where UCX knows its file:
+/// ` 5 0x0000000000032543 ucp_dt_pack()  /src/ucp/dt/dt.c:120` (`ucs/debug/debug.c`).
 fn library(line: &str) -> Option<String> {
     const OF_THE_SYSTEM: [&str; 5] = ["libc.so", "libpthread", "ld-linux", "libc-", "libucs.so"];
     let of_open_mpi = || line.strip_prefix('[')?.split_once("] [")?.1.trim_start().split_once("] ");
@@ -150,7 +160,19 @@ fn library(line: &str) -> Option<String> {
     let (number, path) = of_open_mpi().or_else(of_ucx)?;
     number.parse::<u32>().ok()?;
     let name = path.split('(').next()?.rsplit('/').next()?;
-    (!name.is_empty() && !OF_THE_SYSTEM.iter().any(|start| name.starts_with(start))).then(|| name.to_string())
+    let is_name = !name.is_empty() && !name.contains([' ', '*']);
+    (is_name && !OF_THE_SYSTEM.iter().any(|start| name.starts_with(start))).then(|| name.to_string())
+}
+
+/// The function of such a frame, unless it is a crash handler's, or the C library's, of which the nearest name may be any.
+fn function(line: &str) -> Option<String> {
+    let (number, rest) = line.split_once(" 0x")?;
+    let (address, rest) = rest.split_once(' ')?;
+    let (function, file) = rest.split_once("()  ")?;
+    let is_frame = number.parse::<u32>().is_ok() && address.len() == 16 && file.contains(':');
+    let is_of_c = file.starts_with([':', '?']) || file.contains("/bits/");
+    let is_of_handler = function.starts_with("ucs_") || function.starts_with("__");
+    (is_frame && !is_of_c && !is_of_handler).then(|| format!("{function}()"))
 }
 
 /// What the C library says before it aborts a process whose memory is damaged (glibc `malloc/malloc.c`, `debug/fortify_fail.c`).

@@ -163,6 +163,20 @@ fn told(kind: &str, message: &str, at: Option<&str>) -> String {
     format!("{name}{message}{at}")
 }
 
+/// Where another rank crashed in the same way: ranks crash at once, and their stacks follow.
+fn library_beside<'a>(case: &Case<'a>, message: &str) -> Option<&'a String> {
+    let of_other = |end: &'a RankEnd| match &end.how {
+        Ended::Crash { library, message, .. } if is_forbidden(message) => library.as_ref(),
+        _ => None,
+    };
+    case.ends.standing.iter().copied().find_map(of_other).filter(|_| is_forbidden(message))
+}
+
+/// Pages of a GPU's memory are mapped without permissions; the host copies from them where MPI does not know whose they are.
+fn is_forbidden(message: &str) -> bool {
+    ["invalid permissions for mapped object", "Invalid permissions"].iter().any(|said| message.starts_with(said))
+}
+
 /// Whether a crash is SIGBUS, as crash handlers and launchers name it.
 fn is_bus_error(what: &str) -> bool {
     ["SIGBUS", "Bus error", "signal 7"].iter().any(|name| what.starts_with(name))
@@ -195,20 +209,21 @@ fn own(case: &Case, cause: &RankEnd, found: &[(Basis, Finding)]) -> Option<Findi
             said("quote.cuda-check", &[("who", &who), ("said", &quote::in_short(message))], evidence)
         }
         Ended::Crash { what, library, message } => {
-            /// Pages of a GPU's memory are mapped without permissions; the host copies from them where MPI does not know whose they are.
-            const FORBIDDEN: &str = "invalid permissions for mapped object";
-            const COPY: [&str; 5] = ["libucp.so", "libuct", "libmpi", "libopen-pal.so", "libpmpi"];
-            let name = library.as_deref().unwrap_or_default();
+            const COPY: [&str; 9] =
+                ["libucp.so", "libuct", "libmpi", "libopen-pal.so", "libpmpi", "mca_btl_", "mca_pml_", "ucp_", "uct_"];
+            let library = library.as_ref().or_else(|| library_beside(case, message));
+            let name = library.map_or("", String::as_str);
             let copies = COPY.iter().any(|start| name.starts_with(start));
             let id = match () {
-                () if message.starts_with(FORBIDDEN) && copies => "end.crash-gpu-memory",
+                () if copies && is_forbidden(message) => "end.crash-gpu-memory",
                 () if is_bus_error(what) => "end.crash-bus",
                 () if name.starts_with("libmpi.so") => "end.crash-mpi",
                 () if name.starts_with("libnccl.so") || name.starts_with("librccl.so") => "end.crash-nccl",
                 () => "end.crash",
             };
-            let library = library.as_ref().map_or(String::new(), |name| format!(" in {name}"));
-            said(id, &[("who", &who), ("what", what), ("library", &library)], evidence)
+            let library = library.map_or(String::new(), |name| format!(" in {name}"));
+            let message = if message.is_empty() { String::new() } else { format!(": {}", quote::in_short(message)) };
+            said(id, &[("who", &who), ("what", what), ("library", &library), ("said", &message)], evidence)
         }
         _ => return None,
     })
