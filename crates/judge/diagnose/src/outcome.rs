@@ -18,7 +18,7 @@ use busbw_model::{
     BenchTable, Check, EndTeller, Ended, Finding, Judged, Judgement, Place, Severity, SourceLine, Speaker, Subject,
     counted,
 };
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 /// What is judged of a run whose end is seen.
 pub(crate) const END_OF_RUN: &str = "the end of the run";
@@ -277,18 +277,25 @@ fn results(case: &Case) -> Option<Judged> {
 fn not_numbers(case: &Case) -> Option<Judged> {
     const FEWEST: usize = 3;
     let run = case.run;
-    let of_program = || run.statements.iter().filter(|one| one.speaker == Speaker::Program);
-    if of_program().filter(|one| has_nan(one.text())).count() < FEWEST {
-        return None;
+    let of_program = run.statements.iter().filter(|one| one.speaker == Speaker::Program).map(|one| &one.source);
+    let is_step = |last: &&SourceLine| run.steps.binary_search(&last.place).is_ok();
+    let mut lines: Vec<&SourceLine> =
+        of_program.chain(run.outputs.iter().map(|output| &output.last).filter(is_step)).collect();
+    lines.sort_by_key(|line| line.place);
+    lines.dedup_by_key(|line| line.place);
+    // By name: whether it was a number, and since when it is none.
+    let mut named: BTreeMap<&str, (bool, Vec<Place>)> = BTreeMap::new();
+    for (line, (name, is_nan)) in lines.iter().flat_map(|line| figures(&line.text).map(move |figure| (line, figure))) {
+        let (was_number, since) = named.entry(name).or_default();
+        match is_nan {
+            true => since.push(line.place),
+            false => (*was_number, *since) = (true, Vec::new()),
+        }
     }
-    let steps: HashSet<Place> = case.refuters.progress().iter().map(|step| step.place).collect();
-    let mut said: Vec<_> = of_program().filter(|one| steps.contains(&one.source.place)).collect();
-    said.sort_by_key(|one| one.source.place);
-    let is_last = |last: &&SourceLine| run.steps.binary_search(&last.place).is_ok();
-    let goes_on = run.outputs.iter().map(|output| &output.last).filter(is_last).any(|last| !has_nan(&last.text));
-    let nan = said.iter().rev().take_while(|one| has_nan(one.text())).count();
-    let first = said.get(said.len() - nan).filter(|_| nan >= FEWEST && !goes_on)?;
-    let line = first.source.place.line;
+    let counts = |(name, (was_number, since)): (&&str, &(bool, Vec<Place>))| {
+        (since.len() >= FEWEST && (*was_number || is_loss(name))).then(|| since[0])
+    };
+    let line = named.iter().filter_map(counts).min()?.line;
     let how = format!("no numbers (nan) from line {line} on");
     let question = format!(
         "The program's figures are {how}. Did it diverge, or was it given wrong data? See that transfers between the same GPUs are right: nccl-tests with \
@@ -297,10 +304,25 @@ fn not_numbers(case: &Case) -> Option<Judged> {
     Some(Judged::open(Subject::Results, "the program's figures", how, question))
 }
 
-/// Whether a value of a line is no number: `loss: nan`, `{'grad_norm': nan}`; not `number of nan iterations: 0`.
-fn has_nan(text: &str) -> bool {
-    let values = text.split(['=', ':']).skip(1);
-    let mut first_words =
-        values.filter_map(|value| value.split(|c: char| !c.is_alphanumeric()).find(|word| !word.is_empty()));
-    first_words.any(|word| word.eq_ignore_ascii_case("nan"))
+/// The figures of a line by the word in front, and whether each is no number: `loss: nan`, `{'grad_norm': nan}`, `Loss nan (nan)`; without a mark between
+/// them only those of a loss, because words may stand in front of any: `number of nan iterations: 0`.
+fn figures(text: &str) -> impl Iterator<Item = (&str, bool)> {
+    let is_of_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '/' | '-' | '+');
+    let words = text.split(move |c| !is_of_word(c)).filter(|word| !word.is_empty());
+    let at = |word: &str| word.as_ptr() as usize - text.as_ptr() as usize;
+    let pairs = words.clone().zip(words.skip(1));
+    pairs.filter_map(move |(name, value)| {
+        let between = &text[at(name) + name.len()..at(value)];
+        let is_joined = between.contains([':', '=']) || between.trim().is_empty() && is_loss(name);
+        let is_nan = value.eq_ignore_ascii_case("nan");
+        let is_figure = is_nan || value.starts_with(|c: char| c.is_ascii_digit() || c == '-');
+        let is_name = name.starts_with(|c: char| c.is_ascii_alphabetic()) && !name.eq_ignore_ascii_case("nan");
+        (is_joined && is_figure && is_name).then_some((name, is_nan))
+    })
+}
+
+/// Whether a figure is what a training makes small; of what is measured beside it, some have no value yet.
+fn is_loss(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    name.contains("loss") && !["val", "eval", "test"].iter().any(|beside| name.starts_with(beside))
 }

@@ -7,29 +7,52 @@ use time::{Duration, PrimitiveDateTime};
 
 /// Hardly ever does a hang begin so short before the end.
 const SHORT: Duration = Duration::minutes(2);
+/// As long as this no step of a loop is waited for that took as long at its beginning, or less.
+const LEAST: Duration = Duration::seconds(10);
+const STEPS: i32 = 3;
 
 /// The time between the last line of any rank and a stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Silence {
     time: Duration,
-    /// The last line shows that a loop of the program went on.
+    /// The last line is a step of the program's loop, and the next one was not overdue.
     after_step: bool,
 }
 
 impl Silence {
     /// None where a line lacks its time, or ranks and batch system have clocks of different zones, so that ranks spoke behind the stop.
     pub fn before(stop: &RankEnd, run: &Run) -> Option<Silence> {
-        let stopped = time_in(&stop.source.text)?;
-        let times = run.outputs.iter().filter_map(|output| Some((time_in(&output.last.text)?, output.last.place)));
-        let (last, place) = times.max()?;
+        let stopped = time_of_stop(&stop.source.text)?;
+        let times = run.outputs.iter().filter_map(|output| Some((time_in(&output.last.text)?, &output.last)));
+        let (last, line) = times.max_by_key(|(time, line)| (*time, line.place))?;
         let time = stopped - last;
-        (!time.is_negative()).then_some(Silence { time, after_step: run.steps.contains(&place) })
+        let is_step = run.steps.contains(&line.place) && counts_steps(&line.text);
+        let after_step = is_step && time <= pace(run, &line.text).map_or(SHORT, |step| LEAST.max(step * STEPS));
+        (!time.is_negative()).then_some(Silence { time, after_step })
     }
 
     /// Whether the program's loop went on until the stop.
     pub fn is_of_a_step(self) -> bool {
-        self.after_step && self.time <= SHORT
+        self.after_step
     }
+}
+
+/// Whether a line counts the steps of a training: what watches a machine prints numbers again and again as well, and goes on where the training hangs.
+fn counts_steps(line: &str) -> bool {
+    const COUNTED: [&str; 7] = ["step", "iter", "iteration", "epoch", "batch", "update", "it"];
+    let words = line.split(|c: char| !c.is_ascii_alphanumeric() && c != '.').filter(|word| !word.is_empty());
+    let words: Vec<&str> = words.collect();
+    let is_counted = |word: &str| COUNTED.iter().any(|name| word.trim_end_matches('s').eq_ignore_ascii_case(name));
+    words.windows(2).any(|two| is_counted(two[0]) && two[1].starts_with(|c: char| c.is_ascii_digit()))
+}
+
+/// How long the loop of a line took from one line to the next at its beginning, which is kept.
+fn pace(run: &Run, line: &str) -> Option<Duration> {
+    let words = |text: &str| text.chars().filter(|c| !c.is_ascii_digit() && *c != '.').collect::<String>();
+    let of_loop = words(line);
+    let alike = run.statements.iter().filter(|one| words(&one.source.text) == of_loop);
+    let times: Vec<_> = alike.filter_map(|one| time_in(&one.source.text)).collect();
+    times.windows(2).map(|two| two[1] - two[0]).filter(|gap| !gap.is_negative()).max()
 }
 
 impl Display for Silence {
@@ -42,15 +65,47 @@ impl Display for Silence {
     }
 }
 
-/// The first date with a time in the beginning of a line: `[2026-11-02 03:08:07,123] iteration 190/ 1000`, `… CANCELLED AT 2026-11-02T03:11:10 …`.
+const FORM: &[time::format_description::BorrowedFormatItem] =
+    format_description!("[year]-[month]-[day] [hour]:[minute]:[second]");
+const LENGTH: usize = "2026-11-02 03:08:07".len();
+
+/// The date with a time that a text begins with, and what stands behind it.
+fn leading_time(text: &str) -> Option<(PrimitiveDateTime, &str)> {
+    let (time, behind) = text.split_at_checked(LENGTH)?;
+    let time = time.replace('/', "-").replacen('T', " ", 1);
+    Some((PrimitiveDateTime::parse(&time, FORM).ok()?, behind))
+}
+
+/// `… CANCELLED AT 2026-11-02T03:11:10 …`: the clock of the batch system.
+fn time_of_stop(line: &str) -> Option<PrimitiveDateTime> {
+    let behind = line.match_indices("20").map(|(at, _)| &line[at..]);
+    behind.filter_map(leading_time).map(|(time, _)| time).last()
+}
+
+/// The time of a line: the last date in front of its words, `[rank3]: [2026-11-02 03:08:07,123] [INFO] iteration 190/ 1000`. None where a zone stands
+/// behind it, which is hardly that of the batch system.
 fn time_in(line: &str) -> Option<PrimitiveDateTime> {
-    const FARTHEST: usize = 128;
-    const FORM: &[time::format_description::BorrowedFormatItem] =
-        format_description!("[year]-[month]-[day] [hour]:[minute]:[second]");
-    const LENGTH: usize = "2026-11-02 03:08:07".len();
-    let line = line[..line.floor_char_boundary(FARTHEST)].replace('/', "-").replace('T', " ");
-    let starts = line.match_indices("20").map(|(at, _)| at);
-    starts.filter_map(|at| line.get(at..at + LENGTH)).find_map(|text| PrimitiveDateTime::parse(text, FORM).ok())
+    let mut rest = line;
+    let mut found = None;
+    while let Some(at) = rest.find(|c: char| c.is_ascii_alphanumeric()) {
+        let text = &rest[at..];
+        if let Some((time, behind)) = leading_time(text) {
+            let zone = behind.trim_start_matches(|c: char| c.is_ascii_digit() || matches!(c, '.' | ','));
+            found = (!zone.starts_with(['Z', '+', '-'])).then_some(time);
+            rest = zone;
+            continue;
+        }
+        let end = text.find(|c: char| !c.is_ascii_alphanumeric() && !"-_.".contains(c)).unwrap_or(text.len());
+        let (word, behind) = text.split_at(end);
+        let is_label = behind.starts_with([']', ':', '|', ')'])
+            || rest[..at].ends_with('[')
+            || word.chars().all(|c| c.is_ascii_uppercase() || c.is_ascii_digit());
+        if !is_label {
+            break;
+        }
+        rest = behind;
+    }
+    found
 }
 
 #[cfg(test)]
@@ -74,7 +129,10 @@ mod tests {
         for (last, expected) in [
             (&[early, "[rank3]: 2026/11/02 03:11:00 INFO step 191"][..], Some("10 s")),
             (&[early, "step 191"][..], Some("3 min")),
-            (&["2026-11-01T22:11:10.5Z INFO step 7"][..], Some("5 h")),
+            (&["2026-11-01T22:11:10.5 INFO step 7"][..], Some("5 h")),
+            (&["2026-11-01T22:11:10.5Z INFO step 7"][..], None),
+            (&["step 7, ends at 2026-11-02 03:09:08"][..], None),
+            (&["2026-11-02T08:00:00 [2026-11-01 22:11:10,500] step 7"][..], Some("5 h")),
             (&["2026-11-02 04:11:00 step 7"][..], None),
             (&["step 191 of 2026-11"][..], None),
         ] {

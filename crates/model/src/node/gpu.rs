@@ -1,6 +1,7 @@
 //! GPUs as NVIDIA's management library (NVML) shows them.
 
 use super::{Known, PciFunction};
+use crate::Outcome;
 use serde::{Deserialize, Serialize};
 
 /// The GPUs of a node and their driver.
@@ -21,6 +22,22 @@ pub struct GpuFacts {
     pub peers: Vec<PeerAccess>,
     /// PCI devices of NVIDIA's that are GPUs, by the kernel's count: more than `devices` when one fell off the bus.
     pub on_the_bus: Option<u32>,
+    /// What DCGM's diagnostic (`dcgmi diag`) found, test by test.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub diagnostic: Vec<GpuTest>,
+}
+
+/// A test of DCGM's diagnostic that ran.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GpuTest {
+    /// Its name: `GPU Memory`, since DCGM 4 `memory`.
+    pub name: String,
+    /// How it came out.
+    pub outcome: Outcome,
+    /// On which it did not pass: `GPU3`; none where the test says it of all, or of the machine.
+    pub on: Vec<String>,
+    /// What DCGM says of it.
+    pub said: String,
 }
 
 /// A GPU.

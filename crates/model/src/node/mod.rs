@@ -9,7 +9,7 @@ mod pci;
 mod rdma;
 mod system;
 
-pub use gpu::{Ecc, FabricState, GpuDevice, GpuFacts, NvLinkState, PeerAccess, PowerLimit, XidLine};
+pub use gpu::{Ecc, FabricState, GpuDevice, GpuFacts, GpuTest, NvLinkState, PeerAccess, PowerLimit, XidLine};
 pub use net::{NetInterface, NicCounter, Rings};
 pub use pci::{Bridge, PciFunction, PcieSlot};
 pub use rdma::{Gid, GidKind, HcaList, RdmaDevice, RdmaPort};

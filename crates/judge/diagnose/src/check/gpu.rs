@@ -2,8 +2,8 @@
 
 use super::area_report::{AreaReport, listed};
 use crate::xid::{CLEAN_UP, Fault, fault, meaning};
-use busbw_model::node::{FabricState, GpuDevice, Known, XidLine};
-use busbw_model::{Code, NodeFacts};
+use busbw_model::node::{FabricState, GpuDevice, GpuTest, Known, XidLine};
+use busbw_model::{Code, NodeFacts, Outcome};
 use busbw_predict::cluster::joined_by_nvlink;
 use std::collections::BTreeSet;
 
@@ -24,6 +24,7 @@ pub(super) fn check(node: &NodeFacts, report: &mut AreaReport) {
     link_errors(&node.gpu.devices, report);
     fabric(node, report);
     mig(&node.gpu.devices, report);
+    diagnostic(&node.gpu.diagnostic, report);
     if !node.gpu.devices.is_empty() || node.xids.get().is_some_and(|xids| !xids.is_empty()) {
         xids(node, report);
     }
@@ -109,6 +110,26 @@ fn slowdowns(devices: &[GpuDevice], report: &mut AreaReport) {
             [] => report.ok("clocks", "no slowdown by heat or lack of power"),
             reasons => report.warn("clocks", listed(reasons), Some(Code::StragglerNode), REMEDY),
         }
+    }
+}
+
+/// What DCGM's own tests found.
+fn diagnostic(tests: &[GpuTest], report: &mut AreaReport) {
+    const ITEM: &str = "DCGM's diagnostic";
+    const REMEDY: &str = "Drain the node, and run the failed test again with its details: `dcgmi diag -r 3 -v`, and see the GPU's history: `dmesg -T | grep -iE 'xid|nvrm'; nvidia-smi -q -d ECC,TEMPERATURE,ROW_REMAPPER`; a GPU that fails twice needs a reset, or service";
+    let with = |outcome| tests.iter().filter(move |test| test.outcome == outcome);
+    let (failed, warned, passed) = (with(Outcome::Fail), with(Outcome::Warn), with(Outcome::Ok).count());
+    let told = |test: &GpuTest| {
+        let on = if test.on.is_empty() { String::new() } else { format!(" on {}", listed(&test.on)) };
+        let said = if test.said.is_empty() { String::new() } else { format!(" ({})", test.said) };
+        format!("{}{on}{said}", test.name)
+    };
+    let (failed, warned): (Vec<_>, Vec<_>) = (failed.map(told).collect(), warned.map(told).collect());
+    match (failed.is_empty(), warned.is_empty(), passed) {
+        (false, ..) => report.fail(ITEM, format!("fails: {}", listed(&failed)), Some(Code::GpuError), REMEDY),
+        (true, false, _) => report.warn(ITEM, format!("warns: {}", listed(&warned)), Some(Code::GpuError), REMEDY),
+        (true, true, 1..) => report.ok(ITEM, format!("{passed} tests passed")),
+        (true, true, 0) => {}
     }
 }
 

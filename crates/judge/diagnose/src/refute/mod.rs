@@ -165,7 +165,7 @@ impl Refuters {
         })
     }
 
-    /// Whether what stands at a place is of a launch that is over, the next one goes on, and nothing shows a good end.
+    /// Whether a place is of a launch that is over, the next one goes on, and nothing shows a good end.
     pub fn is_before_running(&self, place: Place) -> bool {
         self.launches.next_after(place).is_some_and(|again| again.goes_on) && !self.ended_well()
     }
@@ -235,13 +235,12 @@ impl Refuters {
         !self.ended_well.is_empty()
     }
 
-    /// Whether the process survived an end: it went on, or something behind it shows that only a process that goes on prints.
+    /// Whether the process survived an end: it went on.
     pub fn survived(&self, end: Place) -> bool {
         self.survived.contains(&end)
     }
 
-    /// Whether an exception that somebody may have caught or logged, or one alone directly behind figures of the program or of a GPU, is the last that its
-    /// input has: nothing shows that the process went on.
+    /// Whether an exception that somebody may have caught or logged, or one alone right behind figures, is the last that its input has.
     pub fn may_be_last(&self, end: &RankEnd) -> bool {
         let place = end.source.place;
         let is_above = |earlier: &Progress| place.is_after(earlier.place) && place.line - earlier.place.line == 1;
@@ -330,8 +329,7 @@ impl Refuters {
         self.lines.get(place.input as usize).copied().unwrap_or_default() < LITTLE
     }
 
-    /// Whether a line that ends a communicator is of an earlier launch, or the program went on for long and ended well: its ranks leave in order after an
-    /// error as well.
+    /// Whether a line that ends a communicator is of an earlier launch, or the program went on for long and ended well.
     fn goes_on_after(&self, line: &Line) -> bool {
         /// Other ranks print a step or two before they notice.
         const LONG: usize = 4;
@@ -459,7 +457,7 @@ fn may_be_caught(end: &RankEnd) -> bool {
     matches!(&end.how, Ended::Exception { traceback: false, kind, .. } if !of_communicator(kind))
 }
 
-/// Whether a launcher reports a failure in the next lines of an input: what stands in between belongs to the message.
+/// Whether a launcher reports a failure in the next lines of an input.
 fn is_reported(run: &Run, place: Place) -> bool {
     const LINES: u64 = 12;
     let reports = run.ends.iter().filter(|end| matches!(end.how, Ended::Exit(_)));

@@ -2,7 +2,7 @@
 
 use super::EndLine;
 use super::codes::{by_signal, crashed, signal_named};
-use super::{jobs, launchers, reports, runners};
+use super::{hpc, jobs, launchers, reports, runners};
 use crate::cursor::finder;
 use crate::text::{leading, part_digits, parted};
 use busbw_model::{EndTeller, Ended, RankEnd};
@@ -15,6 +15,9 @@ pub(super) fn read(line: &str) -> Option<EndLine> {
     }
     if let Some(text) = line.strip_prefix("what(): ").or_else(|| forbidden(line)) {
         return Some(EndLine::What(text.trim_start().to_string()));
+    }
+    if let Some(reason) = hpc::reason(line) {
+        return Some(EndLine::Reason(reason.trim_end().to_string()));
     }
     if let Some(listed) = jobs::listed(line) {
         return Some(EndLine::Listed(listed));
@@ -42,6 +45,7 @@ pub(super) fn read(line: &str) -> Option<EndLine> {
         crash,
         julia,
         runtime,
+        hpc::read,
         amd,
         launchers::shell,
         reports::read,

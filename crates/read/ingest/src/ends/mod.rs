@@ -5,6 +5,7 @@
 
 mod codes;
 mod forms;
+mod hpc;
 mod jobs;
 mod launchers;
 mod objects;
@@ -29,6 +30,8 @@ pub(crate) const FABRIC_MANAGER: &str = "nvidia-fabricmanager";
 const MOST_KEPT: usize = 10_000;
 /// Lines between two containers of a pod: another one that runs may be the one with the ranks.
 const A_POD: u64 = 60;
+/// A crash and its reason stand together.
+const LINES_OF_A_REASON: u64 = 3;
 /// Frames of a program above the one that calls a collective.
 const MOST_FRAMES: usize = 16;
 /// More ranks than this no job has; all ends together name no more.
@@ -78,6 +81,8 @@ pub(crate) enum EndLine {
     Library(String),
     /// `  what():  text`.
     What(String),
+    /// The reason of the crash in a line above.
+    Reason(String),
     /// A launcher starts so many processes, and one of them left with status 0.
     Started(u64),
     LeftWell,
@@ -138,6 +143,13 @@ struct Traceback {
     caught: bool,
     /// The exception during whose handling its own was raised.
     during: Option<Box<RankEnd>>,
+}
+
+impl Traceback {
+    /// Whether the output failed where it ends: in a traceback, or behind the exception during whose handling one follows.
+    fn shows_a_failure(&self) -> bool {
+        (self.at.is_some() || self.during.is_some()) && !self.helper
+    }
 }
 
 /// Puts ends together, by stream.
@@ -216,7 +228,11 @@ impl EndReader {
             }
             EndLine::Exception { kind, message, traceback } => {
                 let open = self.open.remove(stream).unwrap_or_default();
-                let Traceback { at, call, frames, helper, child, relays, logged, caught, .. } = open;
+                let Traceback { at, call, frames, helper, child, relays, logged, caught, during, .. } = open;
+                // Who handles an exception by leaving leaves because of it.
+                if let Some(during) = during.filter(|_| kind == "SystemExit") {
+                    return self.keep(stream, RankEnd { caught: false, ..*during });
+                }
                 if self.survived.remove(stream).is_some() || helper {
                     return;
                 }
@@ -267,6 +283,15 @@ impl EndReader {
             }
             EndLine::What(text) => {
                 if let Some(Ended::Crash { message, .. }) = self.found.last_mut().map(|end| &mut end.how) {
+                    *message = text;
+                }
+            }
+            EndLine::Reason(text) => {
+                let is_below = |end: &RankEnd| source.place.line - end.source.place.line <= LINES_OF_A_REASON;
+                let last = self.found.last_mut().filter(|end| is_below(end)).map(|end| &mut end.how);
+                if let Some(Ended::Crash { message, .. }) =
+                    last.filter(|how| matches!(how, Ended::Crash { message, .. } if message.is_empty()))
+                {
                     *message = text;
                 }
             }
@@ -364,7 +389,7 @@ impl EndReader {
     /// Tracebacks that the output of their streams ends in: the process failed, and somebody cut off of what, unless it stands in front. Whether it
     /// failed of one whose beginning lacks as well, nobody sees.
     fn cut_off(&mut self) {
-        let mut open: Vec<_> = self.open.drain().filter(|(_, open)| open.at.is_some() && !open.helper).collect();
+        let mut open: Vec<_> = self.open.drain().filter(|(_, open)| open.shows_a_failure()).collect();
         open.sort_by_key(|(_, open)| open.frame.place);
         for (stream, open) in open {
             let last = self.numbers.known(&stream).and_then(|known| self.outputs[known as usize].last.as_ref());

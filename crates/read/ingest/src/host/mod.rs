@@ -4,6 +4,7 @@
 //! the facts of the machine, or leaves the line when it is not its own.
 
 mod amd;
+mod dcgm;
 mod gpus;
 mod kernel;
 mod limits;
@@ -76,7 +77,7 @@ impl Context {
     /// Whether a line may go on with a block: it is indented, or follows it; or the command does not indent.
     fn goes_on(&self, text: &str, line: u64) -> bool {
         let gap = line.saturating_sub(self.last);
-        let is_flat = [amd::ROCM_SMI, wire::MLNX_QOS, wire::MLXLINK].contains(&self.command);
+        let is_flat = [amd::ROCM_SMI, dcgm::DCGMI, wire::MLNX_QOS, wire::MLXLINK].contains(&self.command);
         gap <= 1 || gap <= LONGEST_GAP && (is_flat || text.starts_with([' ', '\t']))
     }
 }
@@ -110,13 +111,14 @@ impl HostReader {
     }
 
     fn line(&mut self, line: &TextLine) -> bool {
-        const READERS: [Reader; 9] = [
+        const READERS: [Reader; 10] = [
             ports::read,
             wire::read,
             subnet::read,
             pcie::read,
             query::read,
             gpus::read,
+            dcgm::read,
             amd::read,
             limits::read,
             kernel::read,

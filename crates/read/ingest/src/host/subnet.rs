@@ -43,7 +43,7 @@ fn counters(context: &mut Context, text: &str, page: &mut Page) -> Option<()> {
     const COMMAND: &str = "ibqueryerrors";
     if let Some(port) = text.trim_start().strip_prefix("GUID 0x").and_then(|rest| Some(rest.split_once(" port ")?.1)) {
         // What the tool sums up of a switch is of no port.
-        let is_one = port.starts_with(|c: char| c.is_ascii_digit()) && port.contains(": [") && port.contains(" == ");
+        let is_one = port.starts_with(|c: char| c.is_ascii_digit()) && port.split('[').skip(1).any(is_error);
         let ports = match context.command {
             COMMAND => format!("ports of {}", context.device),
             _ => "ports".into(),
@@ -61,10 +61,18 @@ fn counters(context: &mut Context, text: &str, page: &mut Page) -> Option<()> {
     Some(())
 }
 
+/// Whether a counter of ibqueryerrors', `PortXmitWait == 4711]`, counts errors: these count what waits, and what has no place to go, on sound links.
+fn is_error(counter: &str) -> bool {
+    const SOUND: [&str; 3] = ["PortXmitWait", "PortRcvSwitchRelayErrors", "VL15Dropped"];
+    counter.split_once(" == ").is_some_and(|(name, _)| !SOUND.contains(&name))
+}
+
 /// `sminfo: sm lid 1 sm guid 0x2c90300a1b2c4, activity count 4711 priority 14 state 3 SMINFO_MASTER` (infiniband-diags' `sminfo.c`).
 fn manager(context: &Context, text: &str, page: &mut Page) -> Option<()> {
     let (_, state) = text.strip_prefix("sminfo: sm lid ")?.split_once(" state ")?;
     let is_master = state.ends_with("SMINFO_MASTER");
-    page.tell(context, "sminfo", "", ITEM).subnet.insert(MANAGER.to_string(), u64::from(!is_master));
+    // Others stand by.
+    let others = page.tell(context, "sminfo", "", ITEM).subnet.entry(MANAGER.to_string()).or_insert(1);
+    *others = u64::from(!is_master).min(*others);
     Some(())
 }

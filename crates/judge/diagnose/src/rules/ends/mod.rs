@@ -242,9 +242,16 @@ fn unexplained(case: &Case, found: &mut Vec<(Basis, Finding)>) {
     if found.iter().any(|(_, finding)| finding.severity == Severity::Error) {
         return;
     }
-    // Of processes that were killed or lost, some are started again; behind a failure that nothing else explains they were not.
+    // Of processes that were killed or lost, some are started again; right before a failure that nothing else explains they were not.
+    let failure = case.ends.standing.first().map(|end| end.source.place);
+    let leads_on = |line: Place, failure: Place| {
+        failure.is_after(line) && !case.run.steps.iter().any(|step| step.is_after(line) && failure.is_after(*step))
+    };
     let gone = |(basis, finding): &&mut (Basis, Finding)| {
-        *basis == Basis::Log && finding.code == Code::PeerDied && finding.severity == Severity::Warning
+        *basis == Basis::Log
+            && finding.code == Code::PeerDied
+            && finding.severity == Severity::Warning
+            && finding.evidence.iter().any(|line| failure.is_none_or(|failure| leads_on(line.source.place, failure)))
     };
     if case.ends.failed()
         && let Some((_, finding)) = found.iter_mut().find(gone)

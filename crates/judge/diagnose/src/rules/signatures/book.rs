@@ -275,7 +275,11 @@ impl Cause {
                     && !self.unless.iter().any(|text| text.find(line).is_some())
             }
             Role::With(at) => said(&self.with[at]),
-            Role::Without(at) => said(&self.without[at]),
+            // A logger's level may stand in front of what takes a cause back.
+            Role::Without(at) => {
+                let text = &self.without[at];
+                said(text) || text.literal() >= ENOUGH_TO_STAND_ALONE && text.find(line).is_some()
+            }
         }
     }
 }
