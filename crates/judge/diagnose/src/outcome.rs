@@ -321,8 +321,8 @@ fn figures(text: &str) -> impl Iterator<Item = (&str, bool)> {
     })
 }
 
-/// Whether a figure is what a training makes small; of what is measured beside it, some have no value yet.
+/// Whether a figure is a training's loss or gradient; of what is measured beside it, some have no value yet.
 fn is_loss(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
-    name.contains("loss") && !["val", "eval", "test"].iter().any(|beside| name.starts_with(beside))
+    (name.contains("loss") || name.contains("grad")) && !["val", "eval", "test"].iter().any(|beside| name.starts_with(beside))
 }

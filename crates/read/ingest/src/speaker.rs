@@ -62,15 +62,17 @@ fn is_net_library(line: &str) -> bool {
             .is_some_and(|(file, rest)| !file.contains(' ') && rest.starts_with(|c: char| c.is_ascii_digit()))
 }
 
-/// `[1612792.1] [host:1:0]  mm.c:1  UCX  ERROR …`, also without what stands before the file.
+/// `[1612792.1] [host:1:0]  mm.c:1  UCX  ERROR …`, also without what stands before the file; UCC and MXM write alike.
 fn is_ucx(line: &str) -> bool {
-    has(line, finder!(b" UCX "))
-        && line.split_once(" UCX ").is_some_and(|(place, rest)| {
+    let names = [(finder!(b" UCX "), " UCX "), (finder!(b" MXM "), " MXM "), (finder!(b" UCC "), " UCC ")];
+    names.iter().filter(|(finder, _)| has(line, finder)).any(|(_, name)| {
+        line.split_once(name).is_some_and(|(place, rest)| {
             let place = place.trim_end();
             let of_file = place.rsplit_once(".c:").is_some_and(|(file, line)| !file.contains(' ') && is_number(line));
             (place.starts_with('[') || of_file)
                 && ["ERROR ", "WARN ", "DIAG "].iter().any(|level| rest.trim_start().starts_with(level))
         })
+    })
 }
 
 /// `node1.30734PSM2 can't open hfi unit: -1 (err=23)`, `node1:rank0: PSM3 can't open nic unit: 0 (err=23)` (`psm_ep.c`, `psmi_ep_open_device`).
@@ -165,10 +167,22 @@ fn is_launcher(line: &str) -> bool {
         || line.starts_with("*** An error occurred in MPI_")
         || pod_row(line).is_some()
         || ends::is_row_of_slurm(line)
-        || line.starts_with('[') && line.contains("][btl_tcp_")
+        || line.starts_with('[') && (line.contains("][btl_") || line.contains("][connect/btl_"))
+        || is_of_mpich_stack(line)
         || line.contains(": error while loading shared libraries: ")
         || line.contains(": symbol lookup error: ")
         || line.contains("sh: ") && NOT_FOUND.iter().any(|end| line.contains(end))
+}
+
+/// A line of the stack below `Fatal error in PMPI_Bcast: Other MPI error, error stack:`, `MPIDU_complete_posted(1137)...........: message`, where dots fill up to a
+/// column (MPICH `src/mpi/errhan/errutil.c`).
+fn is_of_mpich_stack(line: &str) -> bool {
+    has(line, finder!(b".:"))
+        && line.split_once('(').is_some_and(|(function, rest)| {
+            let is_function = function.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+            let dots = rest.split_once(')').filter(|(number, _)| is_number(number)).map(|(_, dots)| dots);
+            is_function && dots.is_some_and(|dots| dots.trim_start_matches('.').starts_with(':'))
+        })
 }
 
 /// What shells say behind the name of a program that they do not find: bash, dash (`sh: 1: torchrun: not found`).
@@ -176,7 +190,8 @@ const NOT_FOUND: [&str; 3] = [": command not found", ": not found", "_perf: No s
 
 /// What Open MPI prints behind its `[host:pid] ` (`opal_output`), itself or the parts below it.
 fn is_open_mpi(text: &str) -> bool {
-    const STARTS: [&str; 8] = [
+    const STARTS: [&str; 9] = [
+        "*** MPI_ERR_",
         "PMIX ERROR: ",
         "PRTE ERROR: ",
         "PRRTE ERROR: ",

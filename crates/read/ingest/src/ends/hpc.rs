@@ -14,7 +14,7 @@ pub(super) fn read(line: &str) -> Option<RankEnd> {
 /// The reason in a line below: Charm++'s `Reason: text`, `[3]PETSC ERROR: text`.
 pub(super) fn reason(line: &str) -> Option<&str> {
     let said = line.strip_prefix("Reason: ").or_else(|| Some(behind_rank(line, "PETSC ERROR: ")?.1))?;
-    (!said.starts_with([' ', '-'])).then_some(said)
+    (!said.starts_with([' ', '-']) && petsc(line).is_none()).then_some(said)
 }
 
 /// gfortran's `Program received signal SIGSEGV: Segmentation fault - invalid memory reference.` (libgfortran `runtime/compile_options.c`), Intel's
@@ -30,7 +30,7 @@ fn fortran(line: &str) -> Option<RankEnd> {
     number.parse::<u32>().ok().filter(|_| matches!(kind, "severe" | "error"))?;
     let told = said.strip_prefix("process killed (").or_else(|| said.strip_prefix("process interrupted ("));
     let how =
-        told.map_or_else(|| crashed(said.trim_end()), |signal| Ended::Killed(signal.trim_end_matches(')').into()));
+        told.map_or_else(|| crashed(said.trim_end()), |signal| Ended::Interrupted(signal.trim_end_matches(')').into()));
     Some(RankEnd::of(how))
 }
 
@@ -59,6 +59,8 @@ fn gasnet(line: &str) -> Option<RankEnd> {
         Some(rest) => rest.split_once(": ").map(|(whose, said)| (whose, said, false))?,
         None => line.strip_prefix("*** Caught a fatal signal")?.split_once(": ").map(|(of, said)| (of, said, true))?,
     };
+    // Others tell in lines of their own what it is about.
+    (!said.trim().is_empty()).then_some(())?;
     let whose = whose.trim().trim_matches(['(', ')']);
     let rank = whose.strip_prefix("proc ").or_else(|| whose.strip_prefix("Node ")).and_then(leading);
     let process = whose.split_once(':').filter(|_| rank.is_none());
@@ -86,7 +88,10 @@ fn petsc(line: &str) -> Option<RankEnd> {
     let how = match said.strip_prefix("Caught signal number ") {
         Some(signal) => {
             let (number, name) = signal.split_once(' ')?;
-            by_signal(number.parse().ok()?, name.split(':').next()?)
+            match (number.parse().ok()?, name.split(':').next()?) {
+                (1 | 2 | 15, name) => Ended::Interrupted(format!("signal {number}, {name}")),
+                (number, name) => by_signal(number, name),
+            }
         }
         None => said
             .starts_with("---")
