@@ -3,10 +3,12 @@
 
 use crate::case::Case;
 use crate::lines::{Line, is_event};
-use crate::outcome::END_OF_RUN;
 use crate::results::{self, is_error_of_gpu};
 use crate::words::KNOWN;
 use busbw_model::{Ended, Judged, LogLevel, Place, RankEnd, Speaker, Statement, Subject};
+
+/// What is judged of a run whose end is seen.
+pub(crate) const END_OF_RUN: &str = "the end of the run";
 
 /// A question about it.
 pub(crate) fn judge(case: &Case) -> Option<Judged> {
@@ -60,12 +62,6 @@ pub(crate) fn alone(case: &Case) -> Option<Judged> {
     );
     let asked = Judged::open(Subject::Course, "the course of the run", format!("has `{text}`"), question);
     Some(asked).filter(|_| !case.refuters.ended_well())
-}
-
-/// Whether a line behind a place reports a failure, known or not.
-pub(crate) fn fails_behind(case: &Case, place: Place) -> bool {
-    let behind = |one: &&Statement| one.source.place.is_after(place) && may_tell(one);
-    case.run.statements.iter().filter(behind).any(|one| gives_up(one.text()) || fails(one))
 }
 
 /// Whether a line may report a failure of the run: the kernel's are of the machine, and what NCCL informs of is none.

@@ -4,7 +4,7 @@ use crate::case::Case;
 use crate::culprit;
 use crate::data::Until;
 use crate::ends::stopped_by;
-use crate::last_word;
+use crate::last_word::{self, END_OF_RUN};
 use crate::lines::Line;
 use crate::rules::ends::who;
 use crate::rules::hang;
@@ -15,13 +15,10 @@ use crate::silence::Silence;
 use crate::words::listed;
 use crate::{unfit_nodes, unread};
 use busbw_model::{
-    BenchTable, Check, EndTeller, Ended, Finding, Judged, Judgement, Place, Severity, SourceLine, Speaker, Subject,
-    counted,
+    BenchTable, Check, EndTeller, Ended, Finding, Judged, Judgement, Place, RankEnd, Severity, SourceLine, Speaker,
+    Subject, counted,
 };
 use std::collections::{BTreeMap, HashSet};
-
-/// What is judged of a run whose end is seen.
-pub(crate) const END_OF_RUN: &str = "the end of the run";
 
 /// What the communicators and tables of a run show. `findings` tell whether something failed that these cannot show.
 pub(crate) fn judge(case: &Case, findings: &[Finding]) -> Vec<Judged> {
@@ -115,18 +112,22 @@ fn beside(case: &Case) -> Option<Judged> {
     Some(undecided(what, how, question))
 }
 
-/// The end of a run of which nothing else was seen, where what started it saw it end well, and nothing failed.
+/// The end of a run of which nothing else was seen, where its program says that it ended well, and no launcher that one of its processes failed.
 fn done(case: &Case, findings: &[Finding]) -> Option<Judged> {
     let run = case.run;
     let is_seen = !run.communicators.is_empty() || !run.tables.is_empty();
-    if is_seen || case.ends.are_over() || findings.iter().any(|finding| finding.severity > Severity::Info) {
+    let failed = |end: &RankEnd| end.how != Ended::Success && end.told_by == EndTeller::Launcher;
+    if is_seen || case.ends.are_over() || run.ends.iter().any(failed) || has_trouble(findings) {
         return None;
     }
-    let last = run.ends.iter().max_by_key(|end| end.source.place)?;
-    let well = run.ends.iter().all(|end| end.how == Ended::Success) && last.told_by != EndTeller::List;
-    let how = format!("ended well: `{}`", last.source.text.trim());
-    (well && !last_word::fails_behind(case, last.source.place))
-        .then(|| Judged::new(Subject::Course, END_OF_RUN, how, Judgement::Passed))
+    let end = run.ends.iter().rfind(|end| end.ended_run_well())?;
+    let how = format!("ended well: `{}`", end.source.text.trim());
+    Some(Judged::new(Subject::Course, END_OF_RUN, how, Judgement::Passed))
+}
+
+/// Whether anything stands above a note.
+fn has_trouble(findings: &[Finding]) -> bool {
+    findings.iter().any(|finding| finding.severity > Severity::Info)
 }
 
 /// A communicator that some ranks gave up, and others left in order: ranks of one program leave alike.
@@ -145,7 +146,7 @@ fn left_apart(case: &Case) -> Option<Judged> {
 
 /// Ranks that wait in a collective by their dumps, while nothing shows for whom.
 fn in_vain(case: &Case, findings: &[Finding]) -> Option<Judged> {
-    let is_known = findings.iter().any(|finding| finding.severity > Severity::Info);
+    let is_known = has_trouble(findings);
     let moved = || hang::ended_well(case) || hang::is_dumps_alone(case) && hang::moved(case);
     if is_known || case.run.flight_dumps.is_empty() || moved() {
         return None;
@@ -283,16 +284,16 @@ fn not_numbers(case: &Case) -> Option<Judged> {
         of_program.chain(run.outputs.iter().map(|output| &output.last).filter(is_step)).collect();
     lines.sort_by_key(|line| line.place);
     lines.dedup_by_key(|line| line.place);
-    // By name: whether it was a number, and since when it is none.
-    let mut named: BTreeMap<&str, (bool, Vec<Place>)> = BTreeMap::new();
+    // By input and name: whether it was a number, and since when it is none.
+    let mut named: BTreeMap<(u32, &str), (bool, Vec<Place>)> = BTreeMap::new();
     for (line, (name, is_nan)) in lines.iter().flat_map(|line| figures(&line.text).map(move |figure| (line, figure))) {
-        let (was_number, since) = named.entry(name).or_default();
+        let (was_number, since) = named.entry((line.place.input, name)).or_default();
         match is_nan {
             true => since.push(line.place),
             false => (*was_number, *since) = (true, Vec::new()),
         }
     }
-    let counts = |(name, (was_number, since)): (&&str, &(bool, Vec<Place>))| {
+    let counts = |((_, name), (was_number, since)): (&(u32, &str), &(bool, Vec<Place>))| {
         (since.len() >= FEWEST && (*was_number || is_loss(name))).then(|| since[0])
     };
     let line = named.iter().filter_map(counts).min()?.line;
@@ -324,5 +325,6 @@ fn figures(text: &str) -> impl Iterator<Item = (&str, bool)> {
 /// Whether a figure is a training's loss or gradient; of what is measured beside it, some have no value yet.
 fn is_loss(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
-    (name.contains("loss") || name.contains("grad")) && !["val", "eval", "test"].iter().any(|beside| name.starts_with(beside))
+    (name.contains("loss") || name.contains("grad"))
+        && !["val", "eval", "test"].iter().any(|beside| name.starts_with(beside))
 }

@@ -1,7 +1,7 @@
 //! The first line: it depends only on the findings and on what was judged.
 
 use crate::expectation::shows_in_speed;
-use crate::outcome::END_OF_RUN;
+use crate::last_word::END_OF_RUN;
 use busbw_model::{Finding, Input, InputKind, Judged, Judgement, Run, Severity, Speaker, Statement, Subject, Verdict};
 
 /// The verdict. A finding above info decides first, then a question that is open, then what passed. `of_machines`: the input tells of machines alone.

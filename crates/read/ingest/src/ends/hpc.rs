@@ -6,9 +6,10 @@ use crate::text::leading;
 use busbw_model::{Ended, RankEnd};
 
 pub(super) fn read(line: &str) -> Option<RankEnd> {
-    const READERS: [fn(&str) -> Option<RankEnd>; 8] =
-        [fortran, c_library, charm, gasnet, realm, petsc, libraries, sanitizer];
-    READERS.iter().find_map(|reader| reader(line))
+    const READERS: [fn(&str) -> Option<RankEnd>; 9] =
+        [fortran, c_library, assertion, charm, gasnet, realm, petsc, libraries, sanitizer];
+    let is_named = |end: &RankEnd| !matches!(&end.how, Ended::Crash { what, .. } if what.is_empty());
+    READERS.iter().find_map(|reader| reader(line)).filter(is_named)
 }
 
 /// The reason in a line below: Charm++'s `Reason: text`, `[3]PETSC ERROR: text`.
@@ -42,6 +43,18 @@ fn c_library(line: &str) -> Option<RankEnd> {
     };
     let (what, _) = said.strip_suffix(" ***")?.rsplit_once(": 0x")?;
     Some(RankEnd::of(crashed(what)))
+}
+
+/// An assertion that ends a process, with its place: `Assertion failed: size == 0 (src/msg.cpp:97)` of ZeroMQ and musl, `Assertion failed in file x.c at line
+/// 88: expr` of MPICH, `Assertion failed: (n > 0), function f, file x.c, line 88.` of BSD's C library.
+fn assertion(line: &str) -> Option<RankEnd> {
+    const ENDS: [&str; 7] = [".c", ".cc", ".cpp", ".h", ".hpp", ".cu", ".cxx"];
+    let said = line.strip_prefix("Assertion fail")?;
+    let mut words = said.split(|c: char| c.is_whitespace() || "(),:".contains(c)).filter(|word| !word.is_empty());
+    let is_file = |word: &&str| ENDS.iter().any(|end| word.ends_with(end));
+    let _ = words.find(is_file)?;
+    words.next()?;
+    Some(RankEnd::of(crashed(line.trim_end().trim_end_matches('.'))))
 }
 
 /// `------- Partition 0 Processor 3 Exiting: Called CmiAbort ------`, of old with more dashes and no partition (Charm++ `machine-common-core.C`).
@@ -153,6 +166,8 @@ mod tests {
                 "double free or corruption (out)",
                 None,
             ),
+            ("Assertion failed: size_ == 0 (src/msg.cpp:97)", "Assertion failed: size_ == 0 (src/msg.cpp:97)", None),
+            ("Assertion failed in file x.c at line 88: n > 0", "Assertion failed in file x.c at line 88: n > 0", None),
             ("------------- Processor 751 Exiting: Called CmiAbort ------------", "Called CmiAbort", Some(751)),
             ("------- Partition 0 Processor 3 Exiting: Caught Signal ------", "Caught Signal", Some(3)),
             ("*** FATAL ERROR (proc 3): in f() at x.c:5: aborting", "fatal error: in f() at x.c:5: aborting", Some(3)),
