@@ -45,11 +45,9 @@ pub fn run(flags: &Explain) -> Result<ExitCode, String> {
         ..UserFacts::default()
     };
     let diagnosis = busbw_diagnose::diagnose_with(&run, &given.with_gpus(flags.gpus.clone()));
-    if busbw_diagnose::may_be_prose(&run, &diagnosis) {
-        let about = about(&run, &files, &book);
-        if about.is_some() || busbw_diagnose::is_unknown(&run, &diagnosis) {
-            return Err(format!("{}{}", ReadError::unknown(&run), about.unwrap_or_default()));
-        }
+    if busbw_diagnose::is_unknown(&run, &diagnosis) {
+        let about = about(&run, &files, &book).unwrap_or_default();
+        return Err(format!("{}{about}", ReadError::unknown(&run)));
     }
     let style = flags.screen.style(flags.output.file());
     answer(&flags.output, &style, &run, &diagnosis, cluster, flags.advice)?;

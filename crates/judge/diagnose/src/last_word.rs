@@ -86,7 +86,7 @@ fn gives_up(text: &str) -> bool {
         })
     };
     words().take(FIRST).find(|word| LEVELS.contains(word)).is_some_and(|level| !counts(level))
-        || text.contains("ssertion fail")
+        || ["ssertion fail", " assert fail"].iter().any(|said| text.contains(said))
 }
 
 /// What bash says of a command that a signal ended of which others may know why, whole lines (glibc's `siglist.h`); what click says of a program that was

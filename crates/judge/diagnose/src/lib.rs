@@ -95,16 +95,11 @@ pub fn diagnose_with<'a>(run: &'a Run, given: &UserFacts<'a>) -> Diagnosis {
     diagnose_by(run, given, rules::ALL)
 }
 
-/// Whether nothing in the inputs is known, and there is nothing to ask about, either.
+/// Whether nothing in the inputs is known, and no program goes on or fails in them: there is nothing to ask about, either.
 pub fn is_unknown(run: &Run, diagnosis: &Diagnosis) -> bool {
-    may_be_prose(run, diagnosis) && diagnosis.judged.is_empty()
-}
-
-/// Whether nothing in the inputs is known, and no program goes on in them: a person may have written them.
-pub fn may_be_prose(run: &Run, diagnosis: &Diagnosis) -> bool {
     const FEWEST: usize = 3;
     let goes_on = || run.problems.is_empty() && progress::progress(run).len() >= FEWEST;
-    run.is_empty() && diagnosis.findings.is_empty() && !goes_on()
+    run.is_empty() && diagnosis.findings.is_empty() && diagnosis.judged.is_empty() && !goes_on()
 }
 
 /// The names of all rules, in the order in which they run.
