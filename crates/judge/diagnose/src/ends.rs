@@ -44,6 +44,8 @@ impl<'a> Ends<'a> {
                 }
                 // srun cancels a step itself after a task that was killed.
                 Ended::Interrupted(by) if by == "Slurm: cancelled" && ends.a_rank_fell_before(end.source.place) => {}
+                // Slurm starts it again.
+                Ended::Interrupted(by) if is_of_a_restart(by) && refuters.progressed_after(end.source.place) => {}
                 // What looks after a whole job sends it to launchers too, once a rank has failed.
                 Ended::Interrupted(_) if end.told_by == EndTeller::Launcher => ends.standing.push(end),
                 Ended::Interrupted(_) => ends.interrupted = ends.interrupted.or(Some(end)),
@@ -166,6 +168,11 @@ impl<'a> Ends<'a> {
         let found = found.filter(|end| !self.is_of_a_consequence(end));
         found.min_by_key(|end| (weight(end), end.source.place))
     }
+}
+
+/// Whether Slurm stopped a job that it starts again.
+fn is_of_a_restart(by: &str) -> bool {
+    ["Slurm: requeued", "Slurm: preempted"].contains(&by)
 }
 
 /// Who stopped a run: what a batch system or a terminal says, and torchrun of a signal that it got

@@ -355,7 +355,9 @@ impl Refuters {
         if is_torch_warning(line) && !self.launches.up.is_empty() {
             return true;
         }
-        if line.speaker == Speaker::Python && heads_of(place).any(|head| self.survived.contains(&head)) {
+        // A message goes on in lines with an indent.
+        let is_of_python = line.speaker == Speaker::Python || line.source.text.starts_with(['\t', ' ']);
+        if is_of_python && heads_of(place).any(|head| self.survived.contains(&head)) {
             return true;
         }
         // Events of a cluster are of any of its pods.
