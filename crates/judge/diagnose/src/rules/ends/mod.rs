@@ -10,6 +10,7 @@ use crate::data::Until;
 use crate::ends::{Weight, is_one_of, stopped_by, weight};
 use crate::findings::is_consequence;
 use crate::lines::Line;
+use crate::refute::heads_of;
 use crate::results;
 use crate::words::{KNOWN, listed};
 use busbw_model::{Code, CulpritClass, Ended, Evidence, Finding, Place, RankEnd, Severity, Speaker, Suspects};
@@ -73,6 +74,11 @@ fn explained(case: &Case, cause: &RankEnd, found: &mut Vec<(Basis, Finding)>) {
             );
         }
     } else if let Some(mut finding) = own(case, cause, found) {
+        let follows = |evidence: &Evidence| {
+            let line = evidence.source.place;
+            line.is_after(cause.source.place) && is_of_another(case, line, cause)
+        };
+        found.retain(|(_, finding)| finding.evidence.is_empty() || !finding.evidence.iter().all(follows));
         finding.suspects = blamed(cause, finding.code);
         finding.explanation.push_str(&followed.text);
         followed.evidence.into_iter().for_each(|evidence| add(&mut finding, evidence));
@@ -105,10 +111,22 @@ fn rests_on(finding: &Finding, place: Place) -> bool {
     finding.evidence.iter().any(|evidence| evidence.source.place == place)
 }
 
+/// Whether a line is of the end of another rank than the one that failed first.
+fn is_of_another(case: &Case, line: Place, cause: &RankEnd) -> bool {
+    let of_line = case.run.ends.iter().filter(|end| heads_of(line).any(|head| end.source.place == head));
+    let mut told = of_line.filter(|end| !end.ranks.is_empty() && !cause.ranks.is_empty());
+    told.any(|end| end.ranks != cause.ranks)
+}
+
 /// Whether a named trouble explains the end: NCCL's errors are what it became, and what stands before it in its input is its cause.
 fn comes_first(case: &Case, finding: &Finding, cause: &RankEnd) -> bool {
     let place = cause.source.place;
-    let before = |earlier: Place| earlier.input == place.input && earlier.line <= place.line + 8;
+    // A message has several lines; those of another rank are none of it.
+    let before = |earlier: Place| {
+        let is_near =
+            earlier.line <= place.line || earlier.line <= place.line + 8 && !is_of_another(case, earlier, cause);
+        earlier.input == place.input && is_near
+    };
     weight(&cause.how, !case.ends.timeouts.is_empty()) == Weight::Nccl
         || finding.evidence.iter().any(|evidence| before(evidence.source.place))
 }
