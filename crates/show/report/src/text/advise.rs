@@ -68,6 +68,11 @@ fn lead(page: &mut Page, advised: &Advised) {
         _ if !advised.knows_a_version() => {
             ("UNDECIDED", paint::WARNING, "No version is known; tell one: --versions nccl=2.28.9".to_owned())
         }
+        _ if !advised.is_judged() => (
+            "UNDECIDED",
+            paint::WARNING,
+            "Nothing was judged: the tables name no release near these versions".to_owned(),
+        ),
         (1.., _) => ("HIT", paint::ERROR, format!("{} hit this run", counted(hit, "known fault"))),
         (0, 1..) if advised.is_grave() => ("AT RISK", paint::ERROR, at_risk(advised, can)),
         (0, 1..) => (
@@ -107,6 +112,11 @@ fn known(page: &mut Page, advised: &Advised) {
     let facts: Vec<String> = advised.known.iter().map(|fact| format!("{} {}", fact.what, values(fact))).collect();
     if !facts.is_empty() {
         page.indented(2, &format!("Known: {}", facts.join("; ")));
+    }
+    let outside: Vec<String> =
+        advised.not_covered.iter().map(|fact| format!("{} {}", fact.what, values(fact))).collect();
+    if !outside.is_empty() && advised.knows_a_version() {
+        page.indented(2, &format!("Not judged, older or newer than all that the tables name: {}", outside.join("; ")));
     }
 }
 
