@@ -62,7 +62,7 @@ pub struct Explain {
     #[command(flatten)]
     pub rules: RulesFile,
 
-    /// Number and rate in Gbit/s of each host's NICs, if the inputs do not say: 8x400G, 4x100, 400G
+    /// Number and rate in Gbit/s of each host's NICs, if the inputs do not say: 8x400G, 4x100; 400G where only the rate is known
     #[arg(long, value_name = "NICS", conflicts_with = "cluster")]
     pub nics: Option<NicsOfHost>,
 

@@ -138,6 +138,7 @@ fn network(
     Ok(NetworkFacts {
         transport,
         count: count.map(|count| count.value).filter(|count| *count > 0),
+        count_by_rings: false,
         rate: gbps.filter(|gbps| gbps.value > 0.0).map(|gbps| GBps(gbps.value / 8.0)),
         place: vocabulary::nic_place(fabric),
         flow_limit: None,
