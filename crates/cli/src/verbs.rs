@@ -16,7 +16,12 @@ const GROUPS: [(&str, &[&str]); 5] = [
 
 /// Parses the command line; ends the process for `--help` and bad usage.
 pub fn matches() -> Result<ArgMatches, clap::Error> {
-    let file = std::env::args().nth(1).filter(|first| Path::new(first).exists());
+    let words: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
+    if let Some(file) = json_file(&words) {
+        let why = format!("{file}: there is no such file to read; to write JSON to it: --json={file}\n");
+        return Err(clap::Error::raw(ErrorKind::ValueValidation, why));
+    }
+    let file = words.get(1).filter(|first| Path::new(first).exists());
     command().try_get_matches().map_err(|mut error| {
         if let Some(file) = file.filter(|_| error.kind() == ErrorKind::InvalidSubcommand) {
             let tip = format!("to diagnose it: busbw explain {file}").into();
@@ -24,6 +29,13 @@ pub fn matches() -> Result<ArgMatches, clap::Error> {
         }
         error
     })
+}
+
+/// What stands behind `--json` as if it were its file, and is no input, either.
+fn json_file(words: &[String]) -> Option<&String> {
+    let own = words.split(|word| word == "--").next()?;
+    let files = own.windows(2).filter(|pair| pair[0] == "--json" && pair[1].ends_with(".json")).map(|pair| &pair[1]);
+    files.into_iter().find(|file| !file.starts_with('-') && !Path::new(file).exists())
 }
 
 /// Takes -q, -v, --color and --width where they change nothing, so that a script need not know where they do.
@@ -97,6 +109,21 @@ mod tests {
             for path in below.iter().map(|below| vec![name, below]).chain(below.is_empty().then(|| vec![name])) {
                 assert_eq!(help_of(&path), ErrorKind::DisplayHelp, "{path:?}");
             }
+        }
+    }
+
+    #[test]
+    fn a_word_behind_json_is_its_file_only_if_it_is_no_input() {
+        let there = env!("CARGO_MANIFEST_DIR").to_owned() + "/no.json";
+        for (line, file) in [
+            ("explain --json NO run.log", true),
+            ("bench --json all_reduce", false),
+            ("explain --json Cargo.toml", false),
+            ("explain --json=NO run.log", false),
+            ("watch --record x -- train --json NO", false),
+        ] {
+            let words: Vec<String> = line.split(' ').map(|word| word.replace("NO", &there)).collect();
+            assert_eq!(json_file(&words).is_some(), file, "{line}");
         }
     }
 
