@@ -183,13 +183,16 @@ fn undecided(page: &mut Page, faults: &[&KnownFault]) {
     let all = faults.len();
     let grave = faults.iter().filter(|fault| fault.consequence.is_grave()).count();
     if page.is_brief() {
-        page.styled(paint::DIM, &format!("  {all} more depend on what is not known here; -v says what to tell"));
+        let depend = if all == 1 { "depends" } else { "depend" };
+        page.styled(paint::DIM, &format!("  {all} more {depend} on what is not known here; -v says what to tell"));
         return page.end_line();
     }
     page.heading("Cannot know");
-    let known = counted(all, "more known fault");
+    let (known, need) = (counted(all, "more known fault"), if all == 1 { "needs" } else { "need" });
+    let bad =
+        if grave == 1 { "1 of them hangs or spoils".to_owned() } else { format!("{grave} of them hang or spoil") };
     let how = "Give a log, or what is so: --features, --fabric, --nodes, --arch, --gpu, --when KEY=VALUE.";
-    page.indented(2, &format!("{known} need more facts; {grave} of them hang or spoil results. {how}"));
+    page.indented(2, &format!("{known} {need} more facts; {bad} results. {how}"));
     let mut questions: Vec<(String, Vec<&KnownFault>)> = by_question.into_iter().collect();
     questions.sort_by_key(|(_, faults)| faults.iter().map(|fault| fault.consequence).min());
     for (question, faults) in questions {
