@@ -74,6 +74,23 @@ fn flags_that_cannot_be_followed_are_refused() {
     }
 }
 
+/// What was given, and what is to be given instead.
+#[test]
+fn what_stands_in_the_wrong_place_is_told_where_it_belongs() {
+    const CLUSTER: &str = "examples/clusters/h20x8.toml";
+    const RUN: &str = "tests/data/runs/h20-2x8-tcp/run.log";
+    let cases = [
+        (format!("predict {CLUSTER} {CLUSTER}"), "one description is read at a time"),
+        (format!("simulate {RUN} {CLUSTER}"), "one description is read at a time"),
+        (format!("predict {RUN} alltoall"), "write the collective first, or as --collective alltoall"),
+        (format!("compare {RUN} {RUN} alltoall"), "write the collective first, or as --collective alltoall"),
+    ];
+    for (line, says) in cases {
+        let words: Vec<&str> = line.split(' ').collect();
+        assert_refused(&command::busbw(&crate::support::skip::root_folder(), &words, None), says);
+    }
+}
+
 /// Whatever takes a number says that it is none below 0, and no tip leads to an argument.
 #[test]
 fn numbers_below_0_are_refused_by_their_flag() {

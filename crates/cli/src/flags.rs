@@ -339,3 +339,13 @@ impl NamedCollective {
         }
     }
 }
+
+    /// Refuses a collective among files: there is no such file.
+    pub fn refuse_late(&self, files: &[PathBuf]) -> Result<(), String> {
+        let name =
+            |path: &PathBuf| path.to_str().filter(|name| Collective::from_name(name).is_some()).map(str::to_owned);
+        match files.iter().filter(|path| !path.exists()).find_map(name) {
+            None => Ok(()),
+            Some(name) => Err(format!("{name}: no such file; write the collective first, or as --collective {name}")),
+        }
+    }
