@@ -79,11 +79,14 @@ fn flags_that_cannot_be_followed_are_refused() {
 fn what_stands_in_the_wrong_place_is_told_where_it_belongs() {
     const CLUSTER: &str = "examples/clusters/h20x8.toml";
     const RUN: &str = "tests/data/runs/h20-2x8-tcp/run.log";
+    let scratch = tempdir().expect("a folder");
+    let empty = scratch.path().display().to_string();
     let cases = [
         (format!("predict {CLUSTER} {CLUSTER}"), "one description is read at a time"),
         (format!("simulate {RUN} {CLUSTER}"), "one description is read at a time"),
         (format!("predict {RUN} alltoall"), "write the collective first, or as --collective alltoall"),
         (format!("compare {RUN} {RUN} alltoall"), "write the collective first, or as --collective alltoall"),
+        (format!("check --root {empty}"), "it holds no sys and no proc"),
     ];
     for (line, says) in cases {
         let words: Vec<&str> = line.split(' ').collect();

@@ -294,7 +294,11 @@ impl CapturedRoot {
         let Some(directory) = &self.root else { return Ok(None) };
         let fault =
             |e| format!("--root {}: {e}; give a directory that holds sys and proc of a node", directory.display());
-        Root::captured(directory).map(Some).map_err(fault)
+        let root = Root::captured(directory).map_err(fault)?;
+        if !root.exists("/sys") && !root.exists("/proc") {
+            return Err(fault(io::Error::other("it holds no sys and no proc")));
+        }
+        Ok(Some(root))
     }
 }
 
@@ -338,7 +342,6 @@ impl NamedCollective {
             _ => (self.collective, arguments),
         }
     }
-}
 
     /// Refuses a collective among files: there is no such file.
     pub fn refuse_late(&self, files: &[PathBuf]) -> Result<(), String> {
@@ -349,3 +352,4 @@ impl NamedCollective {
             Some(name) => Err(format!("{name}: no such file; write the collective first, or as --collective {name}")),
         }
     }
+}
