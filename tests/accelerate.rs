@@ -47,6 +47,20 @@ fn what_was_measured_stands_for_the_line() {
     assert!(text.contains("Measured: 10.0 Gbit/s between hosts") && !text.contains("of the line"), "{text}");
 }
 
+/// docs/when-not.md promises it.
+#[test]
+fn one_host_has_no_network_to_save_bytes_on() {
+    let [slow, fast] = ["10", "400"]
+        .map(|gbit| printed(&accelerate(&format!("--nodes 1 --network-gbit {gbit} --host-gbs 200 --compute-ms 510"))));
+    assert_eq!(slow, fast);
+    assert!(slow.contains("Within the host: 200 GB/s a rank") && slow.contains("Plain all-reduce: "), "{slow}");
+    for other in ["Kernel TCP", "topk", "busbw link"] {
+        assert!(!slow.contains(other), "{other}: {slow}");
+    }
+    // 528 MiB, 14/8 of it at 200 GB/s.
+    assert!(slow.contains("plain            4.8 ms"), "{slow}");
+}
+
 #[test]
 fn figures_that_make_no_sense_are_refused() {
     for (flags, says) in [

@@ -74,6 +74,50 @@ fn flags_that_cannot_be_followed_are_refused() {
     }
 }
 
+/// What was given, and what is to be given instead.
+#[test]
+fn what_stands_in_the_wrong_place_is_told_where_it_belongs() {
+    const CLUSTER: &str = "examples/clusters/h20x8.toml";
+    const RUN: &str = "tests/data/runs/h20-2x8-tcp/run.log";
+    let scratch = tempdir().expect("a folder");
+    let empty = scratch.path().display().to_string();
+    let cases = [
+        (format!("predict {CLUSTER} {CLUSTER}"), "one description is read at a time"),
+        (format!("simulate {RUN} {CLUSTER}"), "one description is read at a time"),
+        (format!("predict {RUN} alltoall"), "write the collective first, or as --collective alltoall"),
+        (format!("compare {RUN} {RUN} alltoall"), "write the collective first, or as --collective alltoall"),
+        (format!("check --root {empty}"), "it holds no sys and no proc"),
+    ];
+    for (line, says) in cases {
+        let words: Vec<&str> = line.split(' ').collect();
+        assert_refused(&command::busbw(&crate::support::skip::root_folder(), &words, None), says);
+    }
+}
+
+/// Whatever takes a number says that it is none below 0, and no tip leads to an argument.
+#[test]
+fn numbers_below_0_are_refused_by_their_flag() {
+    for (line, says) in [
+        ("bench all_reduce -n -1", "invalid value '-1' for '--iters <N>'"),
+        ("bench all_reduce -b -8", "invalid value '-8' for '--minbytes <SIZE>'"),
+        ("predict c.toml --width -5", "invalid value '-5' for '--width <COLUMNS>'"),
+        ("predict c.toml -e -1", "invalid value '-1' for '--maxbytes <SIZE>'"),
+        ("accelerate --nodes -1", "invalid value '-1' for '--nodes <N>'"),
+        ("accelerate --gradients -1M", "unexpected argument '-1'"),
+        ("explain --threads -1 run.log", "invalid value '-1' for '--threads <N>'"),
+        ("monitor -i -0.5", "invalid value '-0.5' for '--interval <TIME>'"),
+        ("link --np -1", "invalid value '-1' for '--np <N>'"),
+    ] {
+        let output = busbw(&line.split(' ').collect::<Vec<_>>(), None);
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{line}: {stderr}");
+        assert!(stderr.contains(says) && stderr.contains("tip: no number here may be below 0"), "{line}: {stderr}");
+        assert!(!stderr.contains("-- -"), "{line}: {stderr}");
+    }
+    let root = busbw(&["bench", "all_reduce", "-r", "-2"], None);
+    assert!(!String::from_utf8_lossy(&root.stderr).contains("below 0"), "all roots are -1");
+}
+
 /// A reader who has seen enough does not cut the benchmark short.
 #[test]
 fn doctor_keeps_its_report_when_nobody_reads_on() {

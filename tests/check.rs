@@ -315,8 +315,10 @@ fn odd_trees_are_judged_as_far_as_they_go() {
     tree.remove("/proc/modules");
     let answer = of_tree(&tree);
     assert!(items(&answer, "skip").len() > 2, "{answer}");
-    for entry in ["sys", "proc"] {
-        tree.remove(entry);
-    }
+    tree.remove("sys");
     assert_eq!(items(&of_tree(&tree), "fail"), [("interfaces", "none is up".to_owned())]);
+    tree.remove("proc");
+    let refused = check(&["--root", &tree.path().display().to_string()]);
+    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+    assert!(refused.stderr.contains("it holds no sys and no proc"), "{refused:?}");
 }

@@ -216,3 +216,26 @@ fn every_code_has_a_page() {
     assert_eq!(output.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&output.stderr).contains("gdr.disabled"));
 }
+
+/// What was told of the machines is neither asked for again nor assumed.
+#[test]
+fn what_is_told_is_not_asked_for() {
+    let explain = |flags: &str| {
+        let words: Vec<&str> = ["explain", "--width", "300"].into_iter().chain(flags.split(' ')).collect();
+        let output = busbw(&root_folder(), &words, None);
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    const TOO_FAST: &str = "tests/data/logs/016-eks-p4d-283-16rank-md.md";
+    for (told, asks) in [
+        ("--gpus 8xT4", "Which machines are these? Tell with --nics 8x400G, or --cluster"),
+        ("--gpus 8xT4 --nics 1x10G", "Which machines are these? Describe them with --cluster"),
+    ] {
+        let answer = explain(&format!("{told} {TOO_FAST}"));
+        assert!(answer.contains(asks), "{told}: {answer}");
+    }
+    const RINGS: &str = "tests/data/runs/h20-2x8-roce-cross-switch/run.log";
+    for (told, assumed) in [("400G", true), ("4x400G", false)] {
+        let answer = explain(&format!("--nics {told} -v {RINGS}"));
+        assert_eq!(answer.contains("4 NICs per host, because its rings"), assumed, "{told}: {answer}");
+    }
+}

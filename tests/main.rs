@@ -3,6 +3,7 @@
 
 mod accelerate;
 mod accuracy;
+mod advise;
 mod bad_input;
 mod check;
 mod compare;

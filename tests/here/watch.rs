@@ -276,3 +276,16 @@ fn what_cannot_be_looked_at_is_said() {
     let ended = run(command, LIMIT);
     assert!(ended.stderr.contains("thesis.tex") && ended.status.code() == Some(2), "{ended:?}");
 }
+
+/// Without ranks there is nothing to watch: that is told, and no empty folder stays.
+#[test]
+fn a_job_without_ranks_is_told_and_leaves_nothing() {
+    let place = tempfile::tempdir().expect("a folder");
+    for (job, says) in [("sleep 3", "no ranks seen: no process of the job"), ("/no/such/program", "No such file")] {
+        let mut command = Command::new(BUSBW);
+        command.current_dir(&place).args(["watch", "--stall", "1", "-i", "100ms", "--"]).args(job.split(' '));
+        let ended = run(command, LIMIT);
+        assert_eq!(ended.stderr.matches(says).count(), 1, "{job}: {ended:?}");
+        assert!(!place.path().join("busbw-watch").exists(), "{job}");
+    }
+}

@@ -3,8 +3,8 @@
 use crate::flags::{Output, RulesFile, Screen, TableFormat};
 use crate::{output, rules};
 use busbw_diagnose::known_faults::situation::Situation;
-use busbw_diagnose::known_faults::table::{Condition, FEATURES};
-use busbw_diagnose::known_faults::{advise, advise_run, likest, nearest, told};
+use busbw_diagnose::known_faults::table::{Condition, FEATURES, Fault};
+use busbw_diagnose::known_faults::{advise, advise_run, check_plausible, likest, nearest, told};
 use busbw_diagnose::{Book, Case, UserFacts};
 use busbw_ingest::{ReadOptions, Source, read, stated_versions};
 use busbw_model::{Advised, Component, Consequence, KnownFault, Run, Version};
@@ -35,7 +35,7 @@ pub struct Advise {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::AnyPath)]
     from: Vec<PathBuf>,
 
-    /// Versions to ask about: nccl=2.28.9,driver=580.95
+    /// Versions to ask about: nccl=2.28.9,driver=580.95; NCCL's own number, too: nccl=22809
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = version)]
     versions: Vec<(String, Version)>,
 
@@ -91,12 +91,14 @@ Exit status:
   0  no known fault hit, and none that hangs or spoils results can
   1  a known fault hit, or one that hangs or spoils results can
   2  nothing readable, or bad usage
-  3  no version is known";
+  3  no version is known, or none that the tables are about";
 
 /// A program and its version. Lists of what is installed name programs that have no table as well.
 fn version(text: &str) -> Result<(String, Version), String> {
     let (name, version) = text.split_once('=').ok_or("write a name and a version: nccl=2.28.9")?;
-    Ok((name.trim().to_owned(), version.parse()?))
+    let version: Version = version.parse()?;
+    let is_nccl = matches!(Component::from_name(name.trim()), Some(Component::Nccl | Component::Rccl));
+    Ok((name.trim().to_owned(), if is_nccl { version.of_nccl_code() } else { version }))
 }
 
 fn condition(text: &str) -> Result<(Condition, String), String> {
@@ -135,6 +137,7 @@ fn features() -> PossibleValuesParser {
 pub fn run(flags: &Advise) -> Result<ExitCode, String> {
     flags.say_what_is_not_known();
     let book = rules::book(flags.rules.files())?;
+    flags.refuse_what_is_no_release(book.faults())?;
     let files: Vec<&Path> = flags.files.iter().chain(&flags.from).map(PathBuf::as_path).collect();
     let (mut advised, known) = match files.as_slice() {
         [] => {
@@ -223,6 +226,15 @@ impl Advise {
         }
     }
 
+    /// Refuses versions that no release can have: no fault would be found, and that would look well.
+    fn refuse_what_is_no_release(&self, faults: &[Fault]) -> Result<(), String> {
+        for (name, version) in &self.versions {
+            let Some(component) = Component::from_name(name) else { continue };
+            check_plausible(component, version, faults).map_err(|why| format!("--versions {name}={version}: {why}"))?;
+        }
+        Ok(())
+    }
+
     /// With what the flags tell.
     fn told(&self, mut known: Situation) -> Situation {
         for (name, version) in &self.versions {
@@ -245,7 +257,7 @@ impl Advise {
 }
 
 fn status(advised: &Advised) -> u8 {
-    match advised.knows_a_version() {
+    match advised.is_judged() {
         false => 3,
         true => u8::from(advised.is_grave()),
     }

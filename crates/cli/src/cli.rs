@@ -62,7 +62,7 @@ pub struct Explain {
     #[command(flatten)]
     pub rules: RulesFile,
 
-    /// Number and rate in Gbit/s of each host's NICs, if the inputs do not say: 8x400G, 4x100, 400G
+    /// Number and rate in Gbit/s of each host's NICs, if the inputs do not say: 8x400G, 4x100; 400G where only the rate is known
     #[arg(long, value_name = "NICS", conflicts_with = "cluster")]
     pub nics: Option<NicsOfHost>,
 
@@ -297,7 +297,7 @@ const BENCH_EXAMPLES: &str = "Examples:
   torchrun --nproc-per-node 4 --no_python busbw bench all_gather -b 1M -e 64M -f 2
   busbw bench all_reduce a:8 b:8 -b 8 -e 1G -f 2             builds and runs the mpirun command line
   busbw bench all_reduce --hosts a:8,b:8 --dry-run           prints it
-  busbw bench all_reduce --np 2 -e 64M --repeat 10           with confidence intervals
+  busbw bench all_reduce --np 2 -b 64M -e 64M --repeat 10    with confidence intervals
   busbw bench alltoallv --np 4 --load W1                     a mixture of experts, a quarter of which is hot
   busbw bench all_reduce --np 2 -b 8 -f 2 --json | jq .average_bus_bandwidth
   ln -s $(command -v busbw) all_reduce_perf; mpirun -np 4 ./all_reduce_perf -b 8 -e 256M -f 2 -g 1

@@ -15,6 +15,7 @@ pub fn run(flags: &Compare) -> Result<ExitCode, String> {
     if let [run] = runs {
         return Err(format!("{}: one run has nothing to be compared with; name another", run.display()));
     }
+    flags.collective.refuse_late(runs)?;
     let subjects = runs.iter().map(|path| Subject::read(path)).collect::<Result<Vec<_>, _>>();
     let subjects = subjects.map_err(|e| e.to_string())?;
     let wanted = Wanted { collective, anyway: flags.anyway };

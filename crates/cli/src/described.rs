@@ -14,7 +14,7 @@ const WHAT_TO_GIVE: &str = "give a description (TOML, see docs/clusters.md), or 
 
 /// Reads the cluster from one description, or from any mix of logs and topologies.
 pub fn cluster(inputs: &[PathBuf]) -> Result<Cluster, String> {
-    let [path] = inputs else { return derived(&run_of(inputs)?, &names(inputs)) };
+    let [path] = inputs else { return of_several(inputs) };
     let name = path.display().to_string();
     let Some(text) = small_text(path)? else { return derived(&run_of(inputs)?, &name) };
     if path.extension().is_some_and(|extension| extension == "toml") {
@@ -27,6 +27,19 @@ pub fn cluster(inputs: &[PathBuf]) -> Result<Cluster, String> {
         }
     }
     derived(&run_in(&name, &text)?, &name)
+}
+
+/// Derives the cluster from several logs and topologies; of descriptions each is whole.
+fn of_several(inputs: &[PathBuf]) -> Result<Cluster, String> {
+    let is_description = |path: &&PathBuf| path.extension().is_some_and(|extension| extension == "toml");
+    if let Some(one) = inputs.iter().find(is_description) {
+        return Err(format!(
+            "{}: one description is read at a time, and nothing beside it; ask for {} alone",
+            names(inputs),
+            one.display()
+        ));
+    }
+    derived(&run_of(inputs)?, &names(inputs))
 }
 
 /// A fault of a cluster, with the inputs that it was read from.

@@ -294,7 +294,11 @@ impl CapturedRoot {
         let Some(directory) = &self.root else { return Ok(None) };
         let fault =
             |e| format!("--root {}: {e}; give a directory that holds sys and proc of a node", directory.display());
-        Root::captured(directory).map(Some).map_err(fault)
+        let root = Root::captured(directory).map_err(fault)?;
+        if !root.exists("/sys") && !root.exists("/proc") {
+            return Err(fault(io::Error::other("it holds no sys and no proc")));
+        }
+        Ok(Some(root))
     }
 }
 
@@ -336,6 +340,16 @@ impl NamedCollective {
         match (first.and_then(Path::to_str).and_then(Collective::from_name), arguments) {
             (Some(collective), [_, others @ ..]) => (Some(collective), others),
             _ => (self.collective, arguments),
+        }
+    }
+
+    /// Refuses a collective among files: there is no such file.
+    pub fn refuse_late(&self, files: &[PathBuf]) -> Result<(), String> {
+        let name =
+            |path: &PathBuf| path.to_str().filter(|name| Collective::from_name(name).is_some()).map(str::to_owned);
+        match files.iter().filter(|path| !path.exists()).find_map(name) {
+            None => Ok(()),
+            Some(name) => Err(format!("{name}: no such file; write the collective first, or as --collective {name}")),
         }
     }
 }

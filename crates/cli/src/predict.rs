@@ -17,6 +17,7 @@ pub fn run(flags: &Predict) -> Result<ExitCode, String> {
     if described.is_empty() {
         return Err("no cluster to predict for; name its description, or the log of a run on it".into());
     }
+    flags.collective.refuse_late(described)?;
     let mut cluster = described::cluster(described)?;
     let calibrated = calibrated(&cluster, &flags.calibrate)?;
     if let Some(calibrated) = &calibrated {

@@ -16,14 +16,55 @@ const GROUPS: [(&str, &[&str]); 5] = [
 
 /// Parses the command line; ends the process for `--help` and bad usage.
 pub fn matches() -> Result<ArgMatches, clap::Error> {
-    let file = std::env::args().nth(1).filter(|first| Path::new(first).exists());
-    command().try_get_matches().map_err(|mut error| {
-        if let Some(file) = file.filter(|_| error.kind() == ErrorKind::InvalidSubcommand) {
-            let tip = format!("to diagnose it: busbw explain {file}").into();
-            error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip]));
+    let words: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
+    if let Some(file) = json_file(&words) {
+        let why = format!("{file}: there is no such file to read; to write JSON to it: --json={file}\n");
+        return Err(clap::Error::raw(ErrorKind::ValueValidation, why));
+    }
+    command().try_get_matches().map_err(|error| with_tip(error, &words))
+}
+
+/// What stands behind `--json` as if it were its file, and is no input, either.
+fn json_file(words: &[String]) -> Option<&String> {
+    let own = words.split(|word| word == "--").next()?;
+    let files = own.windows(2).filter(|pair| pair[0] == "--json" && pair[1].ends_with(".json")).map(|pair| &pair[1]);
+    files.into_iter().find(|file| !file.starts_with('-') && !Path::new(file).exists())
+}
+
+/// With what to write instead, where clap does not know it.
+fn with_tip(mut error: clap::Error, words: &[String]) -> clap::Error {
+    let named = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => text.clone(),
+        _ => String::new(),
+    };
+    let tip = match error.kind() {
+        ErrorKind::InvalidSubcommand => {
+            let file = words.get(1).filter(|first| Path::new(first).exists());
+            file.map(|file| format!("to diagnose it: busbw explain {file}"))
         }
-        error
-    })
+        ErrorKind::ValueValidation if is_negative(&named(ContextKind::InvalidValue)) => Some(NOT_BELOW_0.into()),
+        // clap's own tip, `-- -1`, makes an argument of it.
+        ErrorKind::UnknownArgument if is_negative(&named(ContextKind::InvalidArg)) => Some(NOT_BELOW_0.into()),
+        _ => None,
+    };
+    if let Some(tip) = tip.filter(|_| !named(ContextKind::InvalidArg).starts_with("--root")) {
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
+    }
+    error
+}
+
+const NOT_BELOW_0: &str = "no number here may be below 0";
+
+fn is_negative(word: &str) -> bool {
+    word.strip_prefix('-').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit() || c == '.'))
+}
+
+/// Lets flags have numbers below 0 as their values, so that they say what they take instead.
+fn numbers_are_values(command: clap::Command) -> clap::Command {
+    let takes_one = |arg: &Arg| arg.get_long().is_some() && arg.get_action().takes_values();
+    command
+        .mut_args(|arg| if takes_one(&arg) { arg.allow_negative_numbers(true) } else { arg })
+        .mut_subcommands(numbers_are_values)
 }
 
 /// Takes -q, -v, --color and --width where they change nothing, so that a script need not know where they do.
@@ -42,7 +83,7 @@ fn lenient(command: clap::Command) -> clap::Command {
 }
 
 fn command() -> clap::Command {
-    let mut command = lenient(Cli::command());
+    let mut command = numbers_are_values(lenient(Cli::command()));
     command.build();
     let template = format!(
         "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n{}\nOptions:\n{{options}}{{after-help}}",
@@ -97,6 +138,21 @@ mod tests {
             for path in below.iter().map(|below| vec![name, below]).chain(below.is_empty().then(|| vec![name])) {
                 assert_eq!(help_of(&path), ErrorKind::DisplayHelp, "{path:?}");
             }
+        }
+    }
+
+    #[test]
+    fn a_word_behind_json_is_its_file_only_if_it_is_no_input() {
+        let there = env!("CARGO_MANIFEST_DIR").to_owned() + "/no.json";
+        for (line, file) in [
+            ("explain --json NO run.log", true),
+            ("bench --json all_reduce", false),
+            ("explain --json Cargo.toml", false),
+            ("explain --json=NO run.log", false),
+            ("watch --record x -- train --json NO", false),
+        ] {
+            let words: Vec<String> = line.split(' ').map(|word| word.replace("NO", &there)).collect();
+            assert_eq!(json_file(&words).is_some(), file, "{line}");
         }
     }
 

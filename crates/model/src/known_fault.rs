@@ -1,10 +1,8 @@
 //! Known faults of programs: which versions have them, and what `busbw advise` answers.
 
+use crate::version::Version;
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-use std::cmp::Ordering;
-use std::fmt;
-use std::str::FromStr;
+use serde::Serialize;
 
 named! {
     /// A program, library, driver or kernel with a table of known faults.
@@ -243,80 +241,6 @@ impl Consequence {
     }
 }
 
-/// A version: numbers, and what a release was called behind them (`2.28.9`, `5.0.8rc1`, `1.13.2-aws`). Only the numbers count.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
-#[serde(try_from = "String", into = "String")]
-#[schemars(with = "String")]
-pub struct Version {
-    numbers: Vec<u32>,
-    text: String,
-}
-
-impl FromStr for Version {
-    type Err = String;
-
-    /// Reads `2.28.9`, `v2.28.9-1`, `2.27.7+cuda12.4`.
-    fn from_str(text: &str) -> Result<Self, String> {
-        let bare = text.trim().trim_start_matches(['v', 'V']);
-        let end = bare.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(bare.len());
-        let numbers: Result<Vec<u32>, _> = bare[..end].trim_end_matches('.').split('.').map(str::parse).collect();
-        match numbers {
-            Ok(numbers) => Ok(Version { numbers, text: bare.to_owned() }),
-            Err(_) => Err(format!("{text:?} is no version; write numbers with dots: 2.28.9")),
-        }
-    }
-}
-
-impl TryFrom<String> for Version {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        text.parse()
-    }
-}
-
-impl From<Version> for String {
-    fn from(version: Version) -> Self {
-        version.text
-    }
-}
-
-impl fmt::Display for Version {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&self.text)
-    }
-}
-
-impl Version {
-    /// Whether it is a release of a branch that two numbers name: `2.29.3` of `2.29`.
-    pub fn is_release_of(&self, branch: &Version) -> bool {
-        branch.numbers.len() == 2 && self.numbers.len() > 2 && self.is_of_branch(branch)
-    }
-
-    /// Whether both belong to the same branch of releases: `2.27.3` and `2.27.7`.
-    pub fn is_of_branch(&self, other: &Version) -> bool {
-        self.numbers.iter().take(2).eq(other.numbers.iter().take(2))
-    }
-}
-
-impl PartialOrd for Version {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Version {
-    /// By numbers; `2.28` is `2.28.0`.
-    fn cmp(&self, other: &Self) -> Ordering {
-        let longest = self.numbers.len().max(other.numbers.len());
-        let number = |version: &Version, at: usize| version.numbers.get(at).copied().unwrap_or(0);
-        (0..longest)
-            .map(|at| number(self, at).cmp(&number(other, at)))
-            .find(|order| order.is_ne())
-            .unwrap_or(Ordering::Equal)
-    }
-}
-
 named! {
     /// What is known of a fault here, the worst first.
     pub enum Exposure {
@@ -402,6 +326,8 @@ pub struct BestVersion {
 pub struct Advised {
     /// What was known to judge by.
     pub known: Vec<KnownFact>,
+    /// Versions that are older or newer than all releases that the tables name: of these nothing is judged.
+    pub not_covered: Vec<KnownFact>,
     /// The faults that the versions have: those that hit first, then what fits what was seen, then those that can hit; of each the worst first.
     pub faults: Vec<KnownFault>,
     /// For each component that has a hang or wrong results here and a release that helps.
@@ -423,33 +349,18 @@ impl Advised {
         self.known.iter().any(|fact| Component::from_name(&fact.what).is_some())
     }
 
+    /// Whether the tables are about any version that is known: else no fault says nothing.
+    pub fn is_judged(&self) -> bool {
+        let outside = |fact: &&KnownFact| self.not_covered.contains(fact);
+        let mut versions = self.known.iter().filter(|fact| Component::from_name(&fact.what).is_some());
+        versions.any(|fact| !outside(&fact)) || self.faults.iter().any(|fault| fault.exposure != Exposure::CannotKnow)
+    }
+
     /// Whether something hit, or a hang or wrong results can.
     pub fn is_grave(&self) -> bool {
         let grave = |fault: &KnownFault| {
             fault.exposure == Exposure::HitYou || fault.exposure == Exposure::CanHitYou && fault.consequence.is_grave()
         };
         self.faults.iter().any(grave)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::Version;
-
-    #[test]
-    fn versions_are_compared_by_their_numbers() {
-        let ordered = ["2.4.8", "2.18", "v2.18.3-1", "2.28.9+cuda12.9", "2.28.10", "2.29.0", "535.54", "535.104.05"];
-        let read: Vec<Version> = ordered.iter().map(|text| text.parse().expect("a version")).collect();
-        assert!(read.is_sorted() && read[1] < read[2], "{read:?}");
-        assert_eq!("2.28".parse::<Version>().map(|v| v.cmp(&"2.28.0".parse().unwrap())), Ok(std::cmp::Ordering::Equal));
-        for bad in ["", "latest", "2..3", ".5"] {
-            assert!(bad.parse::<Version>().is_err(), "{bad}");
-        }
-    }
-
-    #[test]
-    fn branches_are_the_first_two_numbers() {
-        let of = |a: &str, b: &str| a.parse::<Version>().unwrap().is_of_branch(&b.parse().unwrap());
-        assert!(of("2.27.3", "2.27.7") && !of("2.27.3", "2.28.3") && of("535.54", "535.54.03"));
     }
 }

@@ -53,6 +53,7 @@ mod torch;
 mod tuning;
 mod tuning_table;
 mod units;
+mod version;
 mod watch;
 mod words;
 
@@ -80,9 +81,7 @@ pub use finding::{
 pub use host::{FactLine, LinkLayer, PcieLink};
 pub use host_list::HostList;
 pub use inspector::{InspectorRank, InspectorRow, InspectorRun, Spread};
-pub use known_fault::{
-    Advised, BestVersion, Component, Consequence, Exposure, KnownFact, KnownFault, PrintedVersion, Version,
-};
+pub use known_fault::{Advised, BestVersion, Component, Consequence, Exposure, KnownFact, KnownFault, PrintedVersion};
 pub use link::{Link, LinkEnd, LinkFigures, LinkLatency, LinkRun, LinkTransport, MeasuredLink};
 pub use load::{Direction, Load, LoadError, Peak, SHAPES, Sums, amounts};
 pub use nccl::{
@@ -124,5 +123,6 @@ pub use torch::{
 pub use tuning::{Measured, Setting, TrialCount, TunedSetting, TunedStanding, TunedVariable, Tuning};
 pub use tuning_table::{TunedChoice, TunedOperation, TuningTable, TuningTableError};
 pub use units::{Bytes, GBps, Micros, ParseBytesError, ParseTimeError, counted, gbit, time};
+pub use version::Version;
 pub use watch::{ProcessEnd, ProcessState, Stall, WatchSource, Watched, WatchedPeer, WatchedRank};
 pub use words::Words;

@@ -9,7 +9,7 @@ use busbw_model::answer::Document;
 use busbw_monitor::Server;
 use busbw_probe::processes::Scope;
 use busbw_profile::Report;
-use busbw_watch::Tracker;
+use busbw_watch::{Folder, Tracker};
 use busbw_watch::session::{Observer, Session, say};
 use std::fs::File;
 use std::io::{self, Write};
@@ -38,6 +38,12 @@ pub fn run(flags: &Watch) -> Result<ExitCode, Refusal> {
     }
     let host = host_name();
     let folder = folder(flags, &host)?;
+    let ended = watch(flags, host, &folder);
+    folder.leave();
+    ended
+}
+
+fn watch(flags: &Watch, host: String, folder: &Folder) -> Result<ExitCode, Refusal> {
     let json = flags.output.json_file().map(File::create).transpose();
     let json = json.map_err(|error| format!("--json: {error}; choose a place that can be written"))?;
     let (program, arguments) = flags.command.split_first().ok_or_else(|| "give the command of the job".to_owned())?;
@@ -54,7 +60,7 @@ pub fn run(flags: &Watch) -> Result<ExitCode, Refusal> {
     let shared = Shared::default();
     let status = std::thread::scope(|scope| {
         let mut looking = Looking { shared: &shared, kill: flags.kill, json, server };
-        let session = Session::new(settings, &folder).recorded(flags.profile.then_some(&recorder));
+        let session = Session::new(settings, folder).recorded(flags.profile.then_some(&recorder));
         let watch = scope.spawn(move || session.run(&mut looking, &mut judge).map(|_| ()));
         let status = loop {
             match job.wait(LOOK_UP) {

@@ -69,7 +69,7 @@ pub struct UserFacts<'a> {
 impl UserFacts<'_> {
     fn nics_of_host(&self) -> Option<usize> {
         let described = || self.cluster?.nics.as_ref().map(|nics| nics.count);
-        self.nics.map(|nics| nics.count).or_else(described)
+        self.nics.and_then(|nics| nics.count).or_else(described)
     }
 
     /// With the value of `--gpus`.

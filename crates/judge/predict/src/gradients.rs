@@ -151,6 +151,8 @@ pub enum Transport {
     Rdma,
     /// What was measured.
     Measured,
+    /// What joins the ranks of the only host: there is no network.
+    Host,
 }
 
 /// The share of a line of 25 Gbit/s that kernel TCP carried in training, by the fifth field report: 16 V100 on two hosts, VGG16 with a
@@ -170,7 +172,7 @@ impl Transport {
             Transport::Tcp => (TCP_SHARE * line.0).min(measured.sockets_host.value),
             Transport::Plugin => PLUGIN_SHARE * line.0,
             Transport::Rdma => measured.infiniband_payload.value * line.0,
-            Transport::Measured => line.0,
+            Transport::Measured | Transport::Host => line.0,
         })
     }
 }
@@ -239,8 +241,9 @@ pub struct Accelerated {
 
 impl Acceleration {
     pub fn of(question: &Question) -> Self {
-        let found = estimates(question.shape, question.gradients, &question.speeds, question.top_k);
-        let rows = question.transports.iter().flat_map(|transport| found.iter().map(|found| (*transport, found)));
+        let found = question.estimates();
+        let transports = question.transports();
+        let rows = transports.iter().flat_map(|transport| found.iter().map(|found| (*transport, found)));
         let mut ways: Vec<Accelerated> =
             rows.map(|(transport, estimate)| question.answer(transport, estimate, &found[0])).collect();
         let time = |way: &Accelerated| way.step_ms.unwrap_or(way.all_reduce_ms);
@@ -266,8 +269,21 @@ impl Acceleration {
 }
 
 impl Question {
+    /// On one host nothing but plain: no byte is saved of a network, as `busbw.torch.accelerate` knows, too.
+    fn estimates(&self) -> Vec<Estimate> {
+        if self.shape.hosts > 1 {
+            return estimates(self.shape, self.gradients, &self.speeds, self.top_k);
+        }
+        let network_bytes = Way::Plain.network_bytes(self.shape, self.gradients.0 as f64, 0.0);
+        vec![Estimate { way: Way::Plain, fixed_s: 0.0, network_bytes }]
+    }
+
+    fn transports(&self) -> Vec<Transport> {
+        if self.shape.hosts > 1 { self.transports.clone() } else { vec![Transport::Host] }
+    }
+
     fn answer(&self, transport: Transport, estimate: &Estimate, plain: &Estimate) -> Accelerated {
-        let network = transport.carries(self.line);
+        let network = transport.carries(if transport == Transport::Host { self.speeds.host } else { self.line });
         let all_reduce_ms = 1e3 * estimate.seconds(network);
         let step_ms = self.step.map(|step| step.compute_ms + all_reduce_ms);
         let samples = self.step.and_then(|step| step.batch_size).map(|batch| f64::from(batch) * self.shape.ranks());
@@ -298,9 +314,10 @@ impl Question {
             }
             Transport::Rdma => Some("RDMA carries 95% of the line, as in published tables".into()),
             Transport::Measured => None,
+            Transport::Host => Some(format!("a rank sends {} GB/s within its host", self.speeds.host.0)),
         };
-        let mut said: Vec<String> = self.transports.iter().filter_map(|transport| of(*transport)).collect();
-        if self.speeds.select == SELECT {
+        let mut said: Vec<String> = self.transports().into_iter().filter_map(of).collect();
+        if self.shape.hosts > 1 && self.speeds.select == SELECT {
             said.push(format!("a rank selects from {} GB/s of gradients, {report}", SELECT.0));
         }
         said.push("the backward pass hides nothing of the all-reduce".into());

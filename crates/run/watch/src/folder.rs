@@ -20,6 +20,8 @@ const STRAGGLERS: &str = "stragglers";
 pub struct Folder {
     path: PathBuf,
     output: Arc<Mutex<Option<Kept>>>,
+    /// The folders that were made for it, the inner one first.
+    made: Vec<PathBuf>,
 }
 
 /// A stream of the job.
@@ -42,6 +44,8 @@ impl Folder {
     /// # Errors
     /// It cannot be made, or it holds files that are none of a session's.
     pub fn make(path: &Path) -> io::Result<Self> {
+        let missing = |folder: &&Path| !folder.as_os_str().is_empty() && !folder.exists();
+        let made = path.ancestors().take_while(missing).map(Path::to_owned).collect();
         fs::create_dir_all(path)?;
         let entries = fs::read_dir(path)?.collect::<io::Result<Vec<_>>>()?;
         let names: Vec<String> = entries.iter().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
@@ -49,11 +53,17 @@ impl Folder {
             let why = format!("it holds {foreign}, which busbw watch did not write; choose another folder");
             return Err(io::Error::new(io::ErrorKind::AlreadyExists, why));
         }
-        let folder = Folder { path: path.to_owned(), output: Arc::default() };
+        let folder = Folder { path: path.to_owned(), output: Arc::default(), made };
         folder.without_stragglers()?;
         let files = names.iter().filter(|name| *name != STRAGGLERS);
         files.into_iter().try_for_each(|name| fs::remove_file(path.join(name)))?;
         Ok(folder)
+    }
+
+    /// Removes it again where nothing was kept, and what was made around it.
+    pub fn leave(&self) {
+        // A folder with anything in it stays.
+        let _ = self.made.iter().try_for_each(fs::remove_dir);
     }
 
     pub fn path(&self) -> &Path {
@@ -94,7 +104,7 @@ impl Folder {
         let path = self.path.join(STRAGGLERS);
         self.without_stragglers()?;
         fs::create_dir_all(&path)?;
-        Ok(Folder { path, output: Arc::default() })
+        Ok(Folder { path, output: Arc::default(), made: Vec::new() })
     }
 
     /// Removes that folder: later recordings say more.
@@ -144,6 +154,20 @@ mod tests {
         let read = |name: &str| fs::read(place.path().join(name)).expect("kept");
         assert!(read(PIECES[0]).starts_with(b"first\n") && read(PIECES[2]).ends_with(b"last\n"));
         assert!(PIECES.iter().map(|name| read(name).len() as u64).sum::<u64>() <= 3 * PIECE + 4096);
+    }
+
+    #[test]
+    fn a_folder_in_which_nothing_is_kept_goes_away() {
+        let place = tempfile::tempdir().expect("a folder");
+        let inner = place.path().join("busbw-watch/host");
+        Folder::make(&inner).expect("made").leave();
+        assert!(!place.path().join("busbw-watch").exists());
+        let folder = Folder::make(&inner).expect("made");
+        folder.take(b"x");
+        folder.leave();
+        assert!(inner.join(PIECES[0]).exists());
+        let there = Folder::make(place.path());
+        assert!(there.is_err() && place.path().exists(), "it holds busbw-watch");
     }
 
     #[test]

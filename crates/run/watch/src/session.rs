@@ -69,6 +69,8 @@ pub struct Session<'a> {
     told: Option<Told>,
     /// The job is being ended by this session: what its ranks do now is no news.
     ending: bool,
+    /// Whether it was told that no rank is seen, or one was.
+    told_of_ranks: bool,
     sources: Vec<WatchSource>,
     stragglers: Option<Stragglers<'a>>,
 }
@@ -93,6 +95,7 @@ impl<'a> Session<'a> {
             ends: Ends::default(),
             told: None,
             ending: false,
+            told_of_ranks: false,
             sources: Vec::new(),
             stragglers: None,
         }
@@ -105,6 +108,7 @@ impl<'a> Session<'a> {
 
     /// Looks on until the job has ended, or the observer wants an end. Whether somebody was named.
     pub fn run(mut self, observer: &mut dyn Observer, judge: Judge) -> Result<bool, WatchError> {
+        let since = Instant::now();
         loop {
             let began = Instant::now();
             let sample = self.reader.read();
@@ -113,6 +117,7 @@ impl<'a> Session<'a> {
             if !observer.sample(&facts, &self.tracker)? {
                 break;
             }
+            self.miss_ranks(since, &facts, observer);
             if !observer.interrupted() {
                 self.look(observer, judge);
                 self.compare(observer, judge);
@@ -127,6 +132,16 @@ impl<'a> Session<'a> {
             }
         }
         Ok(self.told.is_some())
+    }
+
+    /// Tells once that nothing can be watched, and why: else silence would look like health.
+    fn miss_ranks(&mut self, since: Instant, facts: &Watched, observer: &mut dyn Observer) {
+        self.told_of_ranks |= !facts.ranks.is_empty();
+        if !self.told_of_ranks && since.elapsed() >= self.settings.stall {
+            self.told_of_ranks = true;
+            let why = self.sources.first().map_or("", |source| &source.detail);
+            observer.say(&format!("no ranks seen: {why}. Start them by torchrun, mpirun or srun, or set RANK and WORLD_SIZE"));
+        }
     }
 
     fn take(&mut self, sample: &JobSample) {
@@ -255,7 +270,7 @@ fn sockets(sample: &JobSample) -> WatchSource {
     let counted = sample.ranks.iter().flat_map(|rank| &rank.connections).any(|one| one.carried.is_some());
     let detail = match (sample.ranks.len(), unseen) {
         (0, 0) => {
-            "no rank is here yet: no process of the job has RANK and WORLD_SIZE, or what mpirun and srun set".into()
+            "no process of the job on this host has RANK and WORLD_SIZE, or what mpirun and srun set".into()
         }
         (_, 1..) => {
             let those = if unseen == 1 { "a process belongs".into() } else { format!("{unseen} processes belong") };

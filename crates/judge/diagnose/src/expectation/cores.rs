@@ -49,7 +49,7 @@ fn by_memory(test: &Test) -> Option<GBps> {
 /// Between hosts, with a rank on each, kernel sockets carry what the NICs do, or what `busbw link` measured between the hosts, as far
 /// as a host can copy.
 fn by_network(case: &Case, test: &Test, given: &UserFacts) -> Option<GBps> {
-    let nics = given.nics.map(|nics| nics.rate.0 * nics.count as f64);
+    let nics = given.nics.and_then(|nics| Some(nics.rate.0 * nics.count? as f64));
     let carried = nics.or_else(|| links::typical_gbit_s(case).map(|gbit_s| gbit_s / 8.0));
     let carried = carried.filter(|_| test.nodes == test.table.nranks)?;
     Some(GBps(carried.min(sockets_at_best().0)))

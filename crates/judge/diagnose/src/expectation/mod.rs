@@ -36,6 +36,7 @@ pub(crate) struct Prospect<'a> {
     collective: Collective,
     /// Somebody described the cluster.
     described: bool,
+    told: question::Told,
     /// Variables or sockets hold the machine back: the hypotheses are without them.
     is_held: bool,
     /// What fits the input, the most usual first; never empty.
@@ -124,6 +125,7 @@ fn prospect<'a>(
         test,
         collective,
         described: given.cluster.is_some(),
+        told: question::Told::of(given),
         is_held,
         hypotheses,
         chosen,

@@ -2,15 +2,61 @@
 
 use super::judge::{Fit, Hypothesis};
 use super::{NEAR, Prospect, setting};
+use crate::UserFacts;
 use crate::case::Test;
 use crate::curve::{BANDWIDTH_FROM, Curve};
 use busbw_model::{BenchRow, BenchTable, Contradiction, Judged, Measure, Subject, counted};
 use busbw_predict::Cluster;
 use busbw_predict::cluster::{GpuLinks, NetTransport};
 
+/// What the user has told of the machines: nobody is asked for it again.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Told {
+    cluster: bool,
+    gpu: bool,
+    gpus_per_node: bool,
+    /// Both their number and their rate.
+    nics: bool,
+}
+
+impl Told {
+    pub fn of(given: &UserFacts) -> Self {
+        Told {
+            cluster: given.cluster.is_some(),
+            gpu: given.gpu.is_some(),
+            gpus_per_node: given.gpus_per_node.is_some(),
+            nics: given.nics.is_some_and(|nics| nics.count.is_some()),
+        }
+    }
+
+    fn ask_machines(self, has_network: bool) -> &'static str {
+        match (self.gpu, self.nics || !has_network) {
+            _ if self.cluster => "Which machines are these? Correct what --cluster describes",
+            (true, true) => "Which machines are these? Describe them with --cluster",
+            (true, false) => "Which machines are these? Tell with --nics 8x400G, or --cluster",
+            (false, _) if self.nics => "Which machines are these? Tell with --gpus 8xH100, or --cluster",
+            (false, _) => "Which machines are these? Tell with --gpus 8xH100 --nics 8x400G, or --cluster",
+        }
+    }
+
+    fn ask_hosts(self) -> &'static str {
+        if self.gpus_per_node {
+            return "On how many hosts did it run? Describe them with --cluster, or give the output with its list of devices";
+        }
+        "On how many hosts did it run? Tell with --gpus 8xH100, or give the output with its list of devices"
+    }
+
+    fn ask_nics(self) -> &'static str {
+        if self.cluster || self.nics {
+            return "Are these the NICs that carried it? Add the output of `ibstat`, or describe all of it with --cluster";
+        }
+        "How many NICs does a host have, and how fast are they? Tell with --nics 8x400G, or add the output of `ibstat`"
+    }
+}
+
 /// `73.00 GB/s is 98% of what one NIC of 400 Gbit/s per host gives, 15% of eight. How many have the hosts?`
 pub(super) fn of(prospect: &Prospect) -> String {
-    let plateau = prospect.test.curve.plateau;
+    let (plateau, told) = (prospect.test.curve.plateau, prospect.told);
     let fits = prospect.chosen();
     let others = |fit: Fit| prospect.hypotheses.iter().filter(move |one| one.fit == fit);
     let besides = |fit: Fit| others(fit).next().filter(|_| fits.fit == Fit::Within || fit == Fit::Below);
@@ -18,7 +64,7 @@ pub(super) fn of(prospect: &Prospect) -> String {
     if let Some(late) = &prospect.late
         && let Some(other) = late.as_with.and_then(|at| prospect.hypotheses.get(at))
     {
-        let (one, two, ask) = difference(&prospect.hypotheses[0].cluster, &other.cluster);
+        let (one, two, ask) = difference(&prospect.hypotheses[0].cluster, &other.cluster, told);
         return format!("{}: {} of {one}, as {two} may take. {ask}", prospect.what(), late.words());
     }
     let said = format!("{}: {plateau}", prospect.what());
@@ -35,19 +81,21 @@ pub(super) fn of(prospect: &Prospect) -> String {
     }
     match (fits.fit, other) {
         (Fit::Above, _) => format!(
-            "{said} is more than {} can carry ({}). Which machines are these? Tell with --gpus 8xH100 --nics 8x400G, or --cluster",
+            "{said} is more than {} can carry ({}). {}",
             setting::words(&fits.cluster),
-            fits.largest.busbw
+            fits.largest.busbw,
+            told.ask_machines(fits.cluster.domains() > 1)
         ),
         (_, Some(other)) if fits.fit != Fit::Below && share(fits) != share(other) => {
-            let (one, two, ask) = difference(&fits.cluster, &other.cluster);
+            let (one, two, ask) = difference(&fits.cluster, &other.cluster, told);
             format!("{said} is {} of what {one} should give, {} of {two}. {ask}", share(fits), share(other))
         }
         (Fit::Below, _) if fits.cluster.domains() > 1 => format!(
-            "{said} is {} of what {} give with {}, more than fewer NICs carry. {NICS}",
+            "{said} is {} of what {} give with {}, more than fewer NICs carry. {}",
             share(fits),
             setting::words(&fits.cluster),
-            nics(&fits.cluster)
+            nics(&fits.cluster),
+            told.ask_nics()
         ),
         // Where rings are slow as well, which it was decides nothing.
         _ if let Some(rings) = fits.of_rings.filter(|rings| *rings >= NEAR) => format!(
@@ -65,24 +113,19 @@ pub(super) fn of(prospect: &Prospect) -> String {
     }
 }
 
-const NICS: &str =
-    "How many NICs does a host have, and how fast are they? Tell with --nics 8x400G, or add the output of `ibstat`";
-
 fn share(one: &Hypothesis) -> String {
     format!("{:.0}%", 100.0 * one.reached)
 }
 
 /// What distinguishes two clusters, as each has it, and what to ask.
-fn difference(a: &Cluster, b: &Cluster) -> (String, String, &'static str) {
+fn difference(a: &Cluster, b: &Cluster, told: Told) -> (String, String, &'static str) {
     let both = |words: fn(&Cluster) -> String, ask| (words(a), words(b), ask);
     if a.gpu.name != b.gpu.name {
         const ASK: &str = "Which GPUs are they? Tell with --gpus 8xH100, or give the output with its list of devices";
         return both(setting::words, ASK);
     }
     if a.nodes != b.nodes {
-        const ASK: &str =
-            "On how many hosts did it run? Tell with --gpus 8xH100, or give the output with its list of devices";
-        return both(setting::words, ASK);
+        return both(setting::words, told.ask_hosts());
     }
     if a.links != b.links {
         return both(
@@ -100,7 +143,7 @@ fn difference(a: &Cluster, b: &Cluster) -> (String, String, &'static str) {
             both(nics, GPU_DIRECT)
         }
         (Some(one), Some(two)) if (one.count, one.rate) == (two.count, two.rate) => both(nics, NETWORK),
-        _ => both(nics, NICS),
+        _ => both(nics, told.ask_nics()),
     }
 }
 

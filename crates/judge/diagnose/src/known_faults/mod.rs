@@ -4,6 +4,7 @@
 //! input and nothing refutes it; it can hit where all of its conditions are met; else it cannot be known.
 
 pub(crate) mod built_in;
+mod coverage;
 mod likeness;
 mod names;
 mod printed;
@@ -12,6 +13,7 @@ pub mod table;
 mod take;
 
 pub use built_in::all;
+pub use coverage::check_plausible;
 pub use likeness::likest;
 pub use names::nearest;
 
@@ -21,9 +23,9 @@ use crate::lines::Line;
 use busbw_model::{
     Advised, Code, Component, Consequence, Evidence, Exposure, Finding, KnownFault, Severity, Speaker, Version,
 };
+use coverage::{not_covered, releases};
 use situation::Situation;
 use std::cmp::Reverse;
-use std::collections::BTreeSet;
 use table::{Condition, Fault, Sure};
 
 /// Every fault as a page shows it, with what it depends on, in words.
@@ -73,12 +75,6 @@ pub fn told(advised: &mut Advised, seen: Consequence, situation: &Situation, fau
     }
     first_what_fits(advised, situation, faults);
     first_what_is_alike(advised, situation, faults, Some(seen));
-}
-
-/// The releases that tables name of a component, the oldest first.
-fn releases(table: &[Fault], component: Component) -> BTreeSet<&Version> {
-    let of = table.iter().filter(|fault| fault.component == component);
-    of.flat_map(|fault| fault.first.iter().chain(&fault.last).chain(fault.fixed.all())).collect()
 }
 
 /// Whether a user cannot distinguish two consequences: a process that aborts and one that ends with an error.
@@ -147,7 +143,12 @@ fn answer<'a>(known: &Situation, table: &[Fault], shown: impl Fn(&Fault) -> Opti
     faults.sort_by_cached_key(|fault| {
         (fault.exposure, !fault.consequence.is_grave(), closeness(fault), fault.id.clone())
     });
-    Advised { known: known.facts(), take: take::best(known, table, &faults), faults }
+    Advised {
+        known: known.facts(),
+        not_covered: not_covered(known, table),
+        take: take::best(known, table, &faults),
+        faults,
+    }
 }
 
 /// The first release whose notes are in the tables: of an older one they tell only what stood in later notes.

@@ -64,6 +64,8 @@ pub(super) struct CpuFacts {
 pub(super) struct NetworkFacts {
     pub(super) transport: StatedTransport,
     pub(super) count: Option<usize>,
+    /// The count is that of the GPUs from which rings leave a host.
+    pub(super) count_by_rings: bool,
     pub(super) rate: Option<GBps>,
     pub(super) flow_limit: Option<GBps>,
     pub(super) gpu_direct: Option<bool>,

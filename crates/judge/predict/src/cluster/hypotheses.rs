@@ -27,7 +27,8 @@ pub struct MachineHints {
 /// The NICs of a host, from `8x400G`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct NicsOfHost {
-    pub count: usize,
+    /// How many, if given.
+    pub count: Option<usize>,
     pub rate: GBps,
 }
 
@@ -37,14 +38,18 @@ const MOST: f64 = 3200.0;
 impl FromStr for NicsOfHost {
     type Err = String;
 
-    /// Reads `8x400G`, `8x400`, `4 x 100Gbit/s`, and `400G` for a single one.
+    /// Reads `8x400G`, `8x400`, `4 x 100Gbit/s`, and `400G` where their number is not known. A bare `8` may be either.
     fn from_str(text: &str) -> Result<Self, String> {
         let error = || format!("{text:?} tells no NICs; write their number in a host and the rate of each: 8x400G");
         let compact = text.to_ascii_lowercase().replace([' ', '×', '*'], "x").replace("xxx", "x").replace("xx", "x");
-        let (count, rate) = compact.split_once('x').unwrap_or(("1", &compact));
+        let (count, rate) =
+            compact.split_once('x').map_or((None, compact.as_str()), |(count, rate)| (Some(count), rate));
+        let has_unit = rate.ends_with(|c: char| !c.is_ascii_digit());
         let rate = rate.trim_end_matches("bit/s").trim_end_matches("b/s").trim_end_matches("bps").trim_end_matches('g');
-        let (count, gbps): (usize, f64) = (count.parse().map_err(|_| error())?, rate.parse().map_err(|_| error())?);
-        let possible = (1..=64).contains(&count) && gbps > 0.0 && gbps <= MOST;
+        let count: Option<usize> = count.map(str::parse).transpose().map_err(|_| error())?;
+        let gbps: f64 = rate.parse().map_err(|_| error())?;
+        let is_clear = count.map_or(has_unit, |count| (1..=64).contains(&count));
+        let possible = is_clear && gbps > 0.0 && gbps <= MOST;
         possible.then_some(NicsOfHost { count, rate: GBps(gbps / 8.0) }).ok_or_else(error)
     }
 }
@@ -106,7 +111,9 @@ pub fn hypotheses(run: &Run, told: &MachineHints) -> Vec<Cluster> {
         for size in sizes(told, gpu.product) {
             let mut facts = derive::facts(run, &host, size, gpu.clone(), machine);
             if let Some(nics) = told.nics {
-                (facts.network.count, facts.network.rate) = (Some(nics.count), Some(nics.rate));
+                facts.network.rate = Some(nics.rate);
+                facts.network.count_by_rings &= nics.count.is_none();
+                facts.network.count = nics.count.or(facts.network.count);
             }
             for variant in linked(&facts).iter().flat_map(networked) {
                 let mut cluster = complete(variant);
@@ -419,20 +426,22 @@ impl Cluster {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeSet;
 
     #[test]
     fn nics_and_gpus_are_read() {
         for (text, count, gbps) in [
-            ("8x400G", 8, 400.0),
-            ("8x200", 8, 200.0),
-            ("4 x 100Gbit/s", 4, 100.0),
-            ("400G", 1, 400.0),
-            ("16X100Gb/s", 16, 100.0),
+            ("8x400G", Some(8), 400.0),
+            ("8x200", Some(8), 200.0),
+            ("4 x 100Gbit/s", Some(4), 100.0),
+            ("1x400G", Some(1), 400.0),
+            ("400G", None, 400.0),
+            ("16X100Gb/s", Some(16), 100.0),
         ] {
             let nics: NicsOfHost = text.parse().unwrap();
             assert_eq!((nics.count, nics.rate.gbit_per_s()), (count, gbps), "{text}");
         }
-        for text in ["", "8x", "x400", "0x400", "8x0", "8x-1", "900x400", "eight", "8x9999"] {
+        for text in ["", "8", "400", "8x", "x400", "0x400", "8x0", "8x-1", "900x400", "eight", "8x9999"] {
             assert!(text.parse::<NicsOfHost>().is_err(), "{text}");
         }
         for (text, count, name) in
@@ -447,7 +456,8 @@ mod tests {
     /// Ranks, hosts, GPU and NICs as given; how many clusters fit, and whether one with these NICs is among them.
     #[test]
     fn what_is_told_narrows_what_fits() {
-        let nics = |count, gbps| Some(NicsOfHost { count, rate: GBps(gbps / 8.0) });
+        let nics = |count, gbps| Some(NicsOfHost { count: Some(count), rate: GBps(gbps / 8.0) });
+        let rate_alone = Some(NicsOfHost { count: None, rate: GBps(50.0) });
         let told = |nodes, gpu: &str, nics| MachineHints {
             ranks: 16,
             nodes,
@@ -465,6 +475,10 @@ mod tests {
             "{nothing} {gpu} {nodes} {}",
             all.len()
         );
+        let counts = |clusters: Vec<Cluster>| -> BTreeSet<usize> {
+            clusters.into_iter().filter_map(|one| one.nics).map(|nics| nics.count).collect()
+        };
+        assert_eq!(counts(fitting(told(Some(2), "H100", rate_alone))), [1, 2, 4, 8].into());
         assert!(all.iter().all(|one| one.nics.as_ref().is_some_and(|nics| (nics.count, nics.rate) == (8, GBps(50.0)))));
         let machines = fitting(told(Some(2), "H100", None));
         let has =

@@ -214,8 +214,14 @@ impl<'a> Section<'a> {
 
     /// Refuses the first key that nothing has read.
     pub(super) fn finish(&self) -> Result<(), DescriptionError> {
+        self.finish_but_for(&[])
+    }
+
+    /// The same, but for keys that busbw has no use for.
+    pub(super) fn finish_but_for(&self, passed: &[&str]) -> Result<(), DescriptionError> {
         let read = self.read.borrow();
-        let Some(unknown) = self.keys().filter(|key| !read.contains(key.value)).min_by_key(|key| key.at) else {
+        let is_known = |key: &Stated<&str>| read.contains(key.value) || passed.contains(&key.value);
+        let Some(unknown) = self.keys().filter(|key| !is_known(key)).min_by_key(|key| key.at) else {
             return Ok(());
         };
         let known: Vec<&str> = read.iter().map(String::as_str).collect();

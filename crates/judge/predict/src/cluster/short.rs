@@ -10,7 +10,7 @@ use super::words::Words;
 use super::{NetTransport, environment};
 use busbw_model::{Collective, GBps};
 
-/// The keys of the short form; all others are ignored.
+/// The keys of the short form.
 pub(super) const KEYS: [&str; 11] = [
     "nodes",
     "gpus_per_node",
@@ -25,7 +25,11 @@ pub(super) const KEYS: [&str; 11] = [
     "collective",
 ];
 
-/// Reads the short form. Keys that describe the publication (source, note, status …) are ignored.
+/// Keys that describe the publication: they tell nothing of the cluster.
+const ABOUT: [&str; 10] =
+    ["name", "what", "source", "date", "note", "status", "inferred", "command", "log_is", "after"];
+
+/// Reads the short form.
 pub(super) fn read(root: &Section) -> Result<Facts, DescriptionError> {
     let nodes = root.required_count("nodes", "2")?;
     let gpus = root.required_count("gpus_per_node", "8")?;
@@ -39,6 +43,8 @@ pub(super) fn read(root: &Section) -> Result<Facts, DescriptionError> {
     let mut assumptions = Vec::new();
     let environment = environment::read(optional_text(root, "algo_env")?);
     let network = network(root, fabric, machine, &mut assumptions)?;
+    let (nccl, collective) = (environment::nccl_version(optional_text(root, "nccl")?), collective(root)?);
+    root.finish_but_for(&ABOUT)?;
     Ok(Facts {
         nodes: nodes.value,
         gpus_per_node: gpus.value,
@@ -48,9 +54,9 @@ pub(super) fn read(root: &Section) -> Result<Facts, DescriptionError> {
         cpu: CpuFacts { sockets: vocabulary::sockets(intra), ..CpuFacts::default() },
         network,
         fabric: vocabulary::fabric(fabric, nodes.value),
-        nccl: environment::nccl_version(optional_text(root, "nccl")?),
+        nccl,
         environment,
-        collective: collective(root)?,
+        collective,
         gpus_per_process: None,
         assumptions,
     })
@@ -132,6 +138,7 @@ fn network(
     Ok(NetworkFacts {
         transport,
         count: count.map(|count| count.value).filter(|count| *count > 0),
+        count_by_rings: false,
         rate: gbps.filter(|gbps| gbps.value > 0.0).map(|gbps| GBps(gbps.value / 8.0)),
         place: vocabulary::nic_place(fabric),
         flow_limit: None,

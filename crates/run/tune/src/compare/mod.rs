@@ -174,8 +174,12 @@ fn verdict(first: Named, other: Named, contest: &Contest) -> String {
     }
     if let Some(small) = contest.small {
         let (least, most) = small.time_ratio;
-        let times = format!("{} to {}", factor(least), factor(most));
-        parts.push(format!("up to {} {} takes {times} the time", small.up_to, other.name));
+        let takes = match (factor(least), factor(most)) {
+            (one, most) if one != most => format!("{} takes {one} to {most} the time", other.name),
+            (one, _) if one == factor(1.0) => format!("{} takes as long", other.name),
+            (one, _) => format!("{} takes {one} the time", other.name),
+        };
+        parts.push(format!("up to {} {takes}", small.up_to));
     }
     let networks = match (first.network, other.network) {
         (Some(a), Some(b)) if a != b => format!("{} used {} and {} {}: ", first.name, a.name(), other.name, b.name()),

@@ -18,16 +18,28 @@ pub fn accelerate(answer: &Acceleration, style: &Style) -> String {
         page.clipped(2, &row(way, knows_step));
     }
     page.end_line();
+    if answer.hosts == 1 {
+        page.indented(
+            2,
+            "Plain all-reduce: with one host there is one level, and no network between hosts to save bytes on.",
+        );
+    }
     for assumption in &answer.assumptions {
         page.indented(2, &format!("assumed: {assumption}"));
     }
-    if answer.ways.iter().any(|way| way.transport != Transport::Measured) {
-        page.indented(
-            2,
-            "Measure yours: `busbw link --hosts a,b`, then --measured-gbit; and --host-gbs, --select-gbs.",
-        );
+    if let Some(how) = answer.ways.first().and_then(|way| measure(way.transport)) {
+        page.indented(2, how);
     }
     page.finish()
+}
+
+/// How to replace what is assumed by what is so.
+fn measure(transport: Transport) -> Option<&'static str> {
+    match transport {
+        Transport::Measured => None,
+        Transport::Host => Some("Measure yours: `busbw bench all_reduce` on the host, then --host-gbs."),
+        _ => Some("Measure yours: `busbw link --hosts a,b`, then --measured-gbit; and --host-gbs, --select-gbs."),
+    }
 }
 
 fn asked(answer: &Acceleration) -> String {
@@ -48,6 +60,7 @@ fn carried(answer: &Acceleration, way: &Accelerated) -> String {
     let (line, carried) = (gbit(answer.line_gbs.gbit_per_s()), gbit(way.network_gbs.gbit_per_s()));
     let name = match way.transport {
         Transport::Measured => return format!("Measured: {carried} Gbit/s between hosts"),
+        Transport::Host => return format!("Within the host: {} GB/s a rank", way.network_gbs.0),
         Transport::Tcp => "Kernel TCP",
         Transport::Plugin => "Net plugin",
         Transport::Rdma => "RDMA",

@@ -68,6 +68,11 @@ fn lead(page: &mut Page, advised: &Advised) {
         _ if !advised.knows_a_version() => {
             ("UNDECIDED", paint::WARNING, "No version is known; tell one: --versions nccl=2.28.9".to_owned())
         }
+        _ if !advised.is_judged() => (
+            "UNDECIDED",
+            paint::WARNING,
+            "Nothing was judged: the tables name no release near these versions".to_owned(),
+        ),
         (1.., _) => ("HIT", paint::ERROR, format!("{} hit this run", counted(hit, "known fault"))),
         (0, 1..) if advised.is_grave() => ("AT RISK", paint::ERROR, at_risk(advised, can)),
         (0, 1..) => (
@@ -107,6 +112,11 @@ fn known(page: &mut Page, advised: &Advised) {
     let facts: Vec<String> = advised.known.iter().map(|fact| format!("{} {}", fact.what, values(fact))).collect();
     if !facts.is_empty() {
         page.indented(2, &format!("Known: {}", facts.join("; ")));
+    }
+    let outside: Vec<String> =
+        advised.not_covered.iter().map(|fact| format!("{} {}", fact.what, values(fact))).collect();
+    if !outside.is_empty() && advised.knows_a_version() {
+        page.indented(2, &format!("Not judged, older or newer than all that the tables name: {}", outside.join("; ")));
     }
 }
 
@@ -173,13 +183,16 @@ fn undecided(page: &mut Page, faults: &[&KnownFault]) {
     let all = faults.len();
     let grave = faults.iter().filter(|fault| fault.consequence.is_grave()).count();
     if page.is_brief() {
-        page.styled(paint::DIM, &format!("  {all} more depend on what is not known here; -v says what to tell"));
+        let depend = if all == 1 { "depends" } else { "depend" };
+        page.styled(paint::DIM, &format!("  {all} more {depend} on what is not known here; -v says what to tell"));
         return page.end_line();
     }
     page.heading("Cannot know");
-    let known = counted(all, "more known fault");
+    let (known, need) = (counted(all, "more known fault"), if all == 1 { "needs" } else { "need" });
+    let bad =
+        if grave == 1 { "1 of them hangs or spoils".to_owned() } else { format!("{grave} of them hang or spoil") };
     let how = "Give a log, or what is so: --features, --fabric, --nodes, --arch, --gpu, --when KEY=VALUE.";
-    page.indented(2, &format!("{known} need more facts; {grave} of them hang or spoil results. {how}"));
+    page.indented(2, &format!("{known} {need} more facts; {bad} results. {how}"));
     let mut questions: Vec<(String, Vec<&KnownFault>)> = by_question.into_iter().collect();
     questions.sort_by_key(|(_, faults)| faults.iter().map(|fault| fault.consequence).min());
     for (question, faults) in questions {

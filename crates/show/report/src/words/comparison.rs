@@ -46,8 +46,12 @@ pub(crate) fn outcome(range: &SizeRange, other: usize) -> String {
 pub(crate) fn small(contest: &Contest) -> Option<String> {
     let small = contest.small?;
     let (least, most) = small.time_ratio;
-    let other = letter(contest.other);
-    Some(format!("Small messages, up to {}: {other} takes {least:.1}× to {most:.1}× the time of A.", small.up_to))
+    let span = match (format!("{least:.1}×"), format!("{most:.1}×")) {
+        (one, other) if one != other => format!("{one} to {other} the time of A"),
+        (one, _) if one == "1.0×" => "as long as A".to_owned(),
+        (one, _) => format!("{one} the time of A"),
+    };
+    Some(format!("Small messages, up to {}: {} takes {span}.", small.up_to, letter(contest.other)))
 }
 
 pub(crate) fn columns_in_words(repeated: bool) -> String {

@@ -31,11 +31,17 @@ pub(crate) fn cells(setting: &TunedSetting) -> [String; 5] {
     let shown = |value: Option<f64>| value.map_or(String::new(), |value| format!("{value:.decimals$}"));
     [
         shown(setting.mean),
-        setting.behind.map_or(String::new(), |behind| format!("{:+.1}%", behind * 100.0)),
+        setting.behind.map_or(String::new(), percent),
         shown(setting.interval),
         shown(setting.stddev),
         setting.rounds.to_string(),
     ]
+}
+
+/// `+1.2%`; no sign of what is nothing by the digits that are shown.
+fn percent(share: f64) -> String {
+    let shown = format!("{:+.1}%", share * 100.0);
+    if shown == "-0.0%" { "+0.0%".into() } else { shown }
 }
 
 /// How a setting stands: what makes it remarkable.
@@ -130,6 +136,14 @@ pub(crate) fn heatmap(tuning: &Tuning) -> Option<Heatmap<'_>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nothing_has_no_minus() {
+        for (share, text) in [(0.0, "+0.0%"), (-0.0, "+0.0%"), (-0.0004, "+0.0%"), (-0.001, "-0.1%"), (0.25, "+25.0%")]
+        {
+            assert_eq!(percent(share), text);
+        }
+    }
 
     #[test]
     fn numbers_have_five_digits() {

@@ -13,6 +13,9 @@ use busbw_model::{GBps, counted};
 
 pub(super) fn complete(mut facts: Facts) -> Cluster {
     let mut notes = std::mem::take(&mut facts.assumptions);
+    if let Some(nics) = facts.network.count.filter(|_| facts.network.count_by_rings) {
+        notes.insert(0, format!("{nics} NICs per host, because its rings leave it from {nics} GPUs."));
+    }
     let links = links::complete(&facts, &mut notes);
     let cpu = cpu(&facts, &mut notes);
     let domain = if let GpuLinks::NvSwitch { domain, .. } = links { domain } else { facts.gpus_per_node };

@@ -23,11 +23,14 @@ pub(super) fn read(
     let of_ports = ports.as_ref().and_then(|ports| ports.transport);
     let transport = transport(run).or(of_ports.filter(|_| size.nodes > 1));
     let of_machine = machine.filter(|_| transport == Some(NetTransport::Efa)).and_then(|machine| machine.nics);
-    let count = of_machine.or_else(|| count(run, host, size, ports.as_ref(), notes));
+    let shown = of_machine.or_else(|| shown(run, host, size, ports.as_ref()));
+    let by_rings = if shown.is_none() { by_rings(run, size) } else { None };
+    let count = shown.or(by_rings);
     let used = size.nodes > 1 || count.is_some();
     NetworkFacts {
         transport: transport.filter(|_| used).map_or(StatedTransport::Unknown, StatedTransport::Is),
         count,
+        count_by_rings: by_rings.is_some(),
         rate: if of_machine.is_some() {
             None
         } else {
@@ -116,8 +119,14 @@ fn is_slingshot(run: &Run) -> bool {
     variables || notes(run).any(|note| Words::of(note).has("cxi")) || interfaces.any(|nic| nic.name.starts_with("hsn"))
 }
 
-/// NICs of a host: those that connections used, else those that a topology or NCCL lists, else as many as GPUs send from.
-fn count(run: &Run, host: &HostClues, size: &Size, ports: Option<&Ports>, notes: &mut Vec<String>) -> Option<usize> {
+/// As many NICs of a host as GPUs from which its rings leave.
+fn by_rings(run: &Run, size: &Size) -> Option<usize> {
+    let first = run.communicators.first().filter(|_| size.nodes > 1);
+    first.map(senders).filter(|gpus| *gpus > 0)
+}
+
+/// NICs of a host: those that connections used, else those that a topology or NCCL lists.
+fn shown(run: &Run, host: &HostClues, size: &Size, ports: Option<&Ports>) -> Option<usize> {
     let connections = run.communicators.first().map(|comm| comm.transports.as_slice()).unwrap_or_default();
     let used: BTreeSet<u32> = connections.iter().filter(|t| t.kind.is_network()).filter_map(|t| t.nic).collect();
     if !used.is_empty() {
@@ -137,12 +146,7 @@ fn count(run: &Run, host: &HostClues, size: &Size, ports: Option<&Ports>, notes:
     }
     let physical = |name: &&str| !name.contains('+');
     let nics = |node: &busbw_model::Node| node.nics.iter().map(|nic| nic.name.as_str()).filter(physical).count();
-    let listed = run.nodes.iter().map(nics).max().filter(|nics| *nics > 0);
-    let sending = run.communicators.first().map(senders).filter(|gpus| *gpus > 0);
-    if let (None, Some(sending)) = (listed, sending) {
-        notes.push(format!("{sending} NICs per host, because its rings leave it from {sending} GPUs."));
-    }
-    listed.or(sending)
+    run.nodes.iter().map(nics).max().filter(|nics| *nics > 0)
 }
 
 /// What NCCL_IB_HCA takes; everything where it is not set.

@@ -57,6 +57,7 @@ pub(super) fn read(
     let facts = NetworkFacts {
         transport: transport.map_or(StatedTransport::Unknown, |transport| StatedTransport::Is(transport.value)),
         count: count.map(|count| count.value),
+        count_by_rings: false,
         rate: rate.map(|rate| rate.value),
         flow_limit: flow_limit(&section, rate)?,
         gpu_direct: gpu_direct.map(|flag| flag.value),
