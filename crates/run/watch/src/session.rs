@@ -140,7 +140,9 @@ impl<'a> Session<'a> {
         if !self.told_of_ranks && since.elapsed() >= self.settings.stall {
             self.told_of_ranks = true;
             let why = self.sources.first().map_or("", |source| &source.detail);
-            observer.say(&format!("no ranks seen: {why}. Start them by torchrun, mpirun or srun, or set RANK and WORLD_SIZE"));
+            observer.say(&format!(
+                "no ranks seen: {why}. Start them by torchrun, mpirun or srun, or set RANK and WORLD_SIZE"
+            ));
         }
     }
 
@@ -269,9 +271,7 @@ fn sockets(sample: &JobSample) -> WatchSource {
     let unseen = sample.ranks.iter().filter(|rank| !rank.readable).count() + sample.unreadable;
     let counted = sample.ranks.iter().flat_map(|rank| &rank.connections).any(|one| one.carried.is_some());
     let detail = match (sample.ranks.len(), unseen) {
-        (0, 0) => {
-            "no process of the job on this host has RANK and WORLD_SIZE, or what mpirun and srun set".into()
-        }
+        (0, 0) => "no process of the job on this host has RANK and WORLD_SIZE, or what mpirun and srun set".into(),
         (_, 1..) => {
             let those = if unseen == 1 { "a process belongs".into() } else { format!("{unseen} processes belong") };
             format!("{those} to another user: run busbw watch as that user, or as root")

@@ -214,17 +214,23 @@ impl<'a> Section<'a> {
 
     /// Refuses the first key that nothing has read.
     pub(super) fn finish(&self) -> Result<(), DescriptionError> {
-        self.finish_but_for(&[])
+        self.refuse(|_, _| true)
     }
 
-    /// The same, but for keys that busbw has no use for.
-    pub(super) fn finish_but_for(&self, passed: &[&str]) -> Result<(), DescriptionError> {
+    /// Refuses the first key that is one that was read, misspelt: others tell of things that busbw has no use for.
+    pub(super) fn refuse_misspelt(&self) -> Result<(), DescriptionError> {
+        /// Shorter words are near each other by chance: `note` and `nodes`.
+        const SHORTEST: usize = 6;
+        self.refuse(|key, known| key.len() >= SHORTEST && nearest(key, known).is_some())
+    }
+
+    fn refuse(&self, is_wrong: impl Fn(&str, &[&str]) -> bool) -> Result<(), DescriptionError> {
         let read = self.read.borrow();
-        let is_known = |key: &Stated<&str>| read.contains(key.value) || passed.contains(&key.value);
-        let Some(unknown) = self.keys().filter(|key| !is_known(key)).min_by_key(|key| key.at) else {
+        let known: Vec<&str> = read.iter().map(String::as_str).collect();
+        let is_unknown = |key: &Stated<&str>| !read.contains(key.value) && is_wrong(key.value, &known);
+        let Some(unknown) = self.keys().filter(is_unknown).min_by_key(|key| key.at) else {
             return Ok(());
         };
-        let known: Vec<&str> = read.iter().map(String::as_str).collect();
         let remedy = match nearest(unknown.value, &known) {
             Some(near) => format!("write {near}"),
             None => format!("delete it, or write one of {}", known.join(", ")),

@@ -10,7 +10,7 @@ use super::words::Words;
 use super::{NetTransport, environment};
 use busbw_model::{Collective, GBps};
 
-/// The keys of the short form.
+/// The keys of the short form; all others are ignored.
 pub(super) const KEYS: [&str; 11] = [
     "nodes",
     "gpus_per_node",
@@ -25,11 +25,7 @@ pub(super) const KEYS: [&str; 11] = [
     "collective",
 ];
 
-/// Keys that describe the publication: they tell nothing of the cluster.
-const ABOUT: [&str; 10] =
-    ["name", "what", "source", "date", "note", "status", "inferred", "command", "log_is", "after"];
-
-/// Reads the short form.
+/// Reads the short form. Keys that describe the publication (source, note, status …) are ignored.
 pub(super) fn read(root: &Section) -> Result<Facts, DescriptionError> {
     let nodes = root.required_count("nodes", "2")?;
     let gpus = root.required_count("gpus_per_node", "8")?;
@@ -44,7 +40,7 @@ pub(super) fn read(root: &Section) -> Result<Facts, DescriptionError> {
     let environment = environment::read(optional_text(root, "algo_env")?);
     let network = network(root, fabric, machine, &mut assumptions)?;
     let (nccl, collective) = (environment::nccl_version(optional_text(root, "nccl")?), collective(root)?);
-    root.finish_but_for(&ABOUT)?;
+    root.refuse_misspelt()?;
     Ok(Facts {
         nodes: nodes.value,
         gpus_per_node: gpus.value,
