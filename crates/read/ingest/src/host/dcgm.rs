@@ -83,7 +83,7 @@ fn take(test: &mut GpuTest, found: Outcome, on: Vec<String>) {
 
 fn say(test: &mut GpuTest, text: &str) {
     if test.said.len() + text.len() < LONGEST {
-        let cuts_word = test.said.is_empty() || test.said.len() % A_ROW == 0;
+        let cuts_word = test.said.is_empty() || test.said.len().is_multiple_of(A_ROW);
         test.said.push_str(if cuts_word { "" } else { " " });
         test.said.push_str(text);
     }
