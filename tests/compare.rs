@@ -118,7 +118,7 @@ fn repetitions_of_busbw_bench_give_intervals_and_a_test() {
         let file = folder.path().join(name).display().to_string();
         let sweep =
             ["bench", "all_reduce", "--np", "2", "-b", "1K", "-e", "4K", "-f", "2", "-n", "5", "--repeat", repeat];
-        let output = busbw(&[&sweep[..], &[&*format!("--json={file}")]].concat());
+        let output = busbw(&[&sweep[..], &["--json", &file]].concat());
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         (file, written(folder.path(), &format!("{name}.log"), &String::from_utf8_lossy(&output.stdout)))
     };

@@ -1,8 +1,10 @@
 //! What `busbw` alone and `busbw --help` open with: the subcommands by what they are for, the five verbs first.
 
 use crate::command::Cli;
+use busbw_model::Collective;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, ArgAction, ArgMatches, CommandFactory};
+use std::ffi::OsString;
 use std::fmt::Write;
 use std::path::Path;
 
@@ -16,17 +18,31 @@ const GROUPS: [(&str, &[&str]); 5] = [
 
 /// Parses the command line; ends the process for `--help` and bad usage.
 pub fn matches() -> Result<ArgMatches, clap::Error> {
-    let words: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
+    let mut typed: Vec<OsString> = std::env::args_os().collect();
+    let words: Vec<String> = typed.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    if let Some(at) = json_of_bench(&words) {
+        typed[at] = "--json=-".into();
+    }
     if let Some(file) = json_file(&words) {
         let why = format!("{file}: there is no such file to read; to write JSON to it: --json={file}\n");
         return Err(clap::Error::raw(ErrorKind::ValueValidation, why));
     }
-    command().try_get_matches().map_err(|error| with_tip(error, &words))
+    command().try_get_matches_from(typed).map_err(|error| with_tip(error, &words))
+}
+
+/// Where bench, which takes a file behind `--json`, has a collective there: it is no file.
+fn json_of_bench(words: &[String]) -> Option<usize> {
+    let is_collective = |pair: &[String]| pair[0] == "--json" && Collective::from_name(&pair[1]).is_some();
+    words.windows(2).position(is_collective).filter(|_| is_of_bench(words))
+}
+
+fn is_of_bench(words: &[String]) -> bool {
+    words.get(1).is_some_and(|verb| verb == "bench")
 }
 
 /// What stands behind `--json` as if it were its file, and is no input, either.
 fn json_file(words: &[String]) -> Option<&String> {
-    let own = words.split(|word| word == "--").next()?;
+    let own = words.split(|word| word == "--").next().filter(|_| !is_of_bench(words))?;
     let files = own.windows(2).filter(|pair| pair[0] == "--json" && pair[1].ends_with(".json")).map(|pair| &pair[1]);
     files.into_iter().find(|file| !file.starts_with('-') && !Path::new(file).exists())
 }
@@ -145,8 +161,8 @@ mod tests {
     fn a_word_behind_json_is_its_file_only_if_it_is_no_input() {
         let there = env!("CARGO_MANIFEST_DIR").to_owned() + "/no.json";
         for (line, file) in [
-            ("explain --json NO run.log", true),
-            ("bench --json all_reduce", false),
+            ("busbw explain --json NO run.log", true),
+            ("busbw bench --json NO", false),
             ("explain --json Cargo.toml", false),
             ("explain --json=NO run.log", false),
             ("watch --record x -- train --json NO", false),

@@ -214,8 +214,8 @@ pub struct Flags {
     pub output_file: Option<PathBuf>,
 
     /// Print JSON instead of text; --json=FILE writes it to a file, beside the answer
-    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = PRINTED)]
-    #[arg(conflicts_with = "output_file", value_hint = ValueHint::FilePath, help_heading = OUTPUT)]
+    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = PRINTED, conflicts_with = "output_file")]
+    #[arg(value_hint = ValueHint::FilePath, help_heading = OUTPUT)]
     pub json: Option<PathBuf>,
 
     /// Format of the answer [default: by the ending of the file of --output, else text]

@@ -69,7 +69,7 @@ fn every_flag_is_read() {
     assert!(flags.checksum && !parse("--ch 0").unwrap().checksum);
     assert_eq!([parse("--ch 0").unwrap().check, parse("--check 3").unwrap().check], [0, 3]);
     assert_eq!((parse("--np 4").unwrap().np, flags.load.as_deref()), (Some(4), Some("W1")));
-    for line in ["-J o.json", "--output_file o.json", "--json=o.json"] {
+    for line in ["-J o.json", "--output_file o.json", "--json o.json", "--json=o.json"] {
         let flags = parse(line).unwrap();
         assert_eq!((flags.json_file(), flags.prints_json()), (Some("o.json".as_ref()), false), "{line}");
     }
