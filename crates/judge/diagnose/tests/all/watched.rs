@@ -144,6 +144,31 @@ fn ranks_that_fail_at_once_are_all_named_unless_one_says_why() {
 }
 
 #[test]
+fn a_rank_that_is_killed_explains_one_that_leaves_with_it() {
+    let at = |number: u32, millis: u64, status: Option<i32>, signal: Option<i32>| {
+        let end = ProcessEnd { time_us: SINCE + millis * 1000, status, signal };
+        WatchedRank { ended: Some(end), ..rank(number, "a") }
+    };
+    let of = |left: WatchedRank, killed: WatchedRank| Watched { stall: None, ..stalled("a", 2, vec![left, killed]) };
+    let seen = of(at(0, 0, Some(1), None), at(1, 20, None, Some(9)));
+    assert_eq!(told(&[seen], &[]).0, "Rank 1 on a was killed at 14:03:22 (killed by SIGKILL)");
+    // What started it had taken its status before anybody looked.
+    let seen = of(at(0, 20, Some(1), None), at(1, 0, None, None));
+    let shell = "./launch.sh: line 3:   101 Killed                  RANK=1 WORLD_SIZE=2 ./job.sh\n";
+    let (title, _) = told(std::slice::from_ref(&seen), &[("a/output-1.log", shell)]);
+    assert_eq!(title, "Rank 1 on a was killed at 14:03:22 (was ended by a signal, says what started it)");
+    assert!(told(&[seen], &[]).0.starts_with("Rank 0 or rank 1 on a failed"));
+    let seen = of(at(0, 20, None, None), at(1, 0, None, None));
+    let (title, _) = told(&[seen], &[("a/output-1.log", shell)]);
+    assert!(title.starts_with("Rank 1 on a was killed"), "{title}");
+    // A launcher kills the others of one that fails by itself.
+    let seen = of(at(0, 0, Some(1), None), at(1, 20, None, Some(9)));
+    let own = "[rank0]: Traceback (most recent call last):\n[rank0]:   File \"train.py\", line 18, in <module>\n\
+               [rank0]:     raise ValueError(\"x\")\n[rank0]: ValueError: x\n";
+    assert!(told(&[seen], &[("a/output-1.log", own)]).0.starts_with("Rank 0 on a failed"));
+}
+
+#[test]
 fn a_rank_that_lost_its_connection_is_not_at_fault() {
     let output = "[rank0]: Traceback (most recent call last):\n[rank0]:   File \"train.py\", line 29, in <module>\n\
                   [rank0]:     dist.all_reduce(x)\n[rank0]: RuntimeError: [gloo/transport/tcp/pair.cc:561] Connection closed by peer [10.77.0.3]:23458\n";

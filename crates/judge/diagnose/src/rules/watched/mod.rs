@@ -8,7 +8,7 @@ use crate::case::Case;
 use crate::ends::{Weight, weight};
 use crate::words::listed;
 use busbw_model::{
-    Ended, Evidence, Finding, Place, ProcessEnd, ProcessState, RankEnd, SourceLine, Watched, WatchedRank,
+    EndTeller, Ended, Evidence, Finding, Place, ProcessEnd, ProcessState, RankEnd, SourceLine, Watched, WatchedRank,
 };
 use network::{deaf, unreachable};
 use places::{by_calls, elsewhere};
@@ -207,14 +207,46 @@ fn failed<'a>(case: &Case<'a>, seen: &Seen<'a>) -> Option<Fault<'a>> {
         .filter_map(ended)
         .filter(|(end, _)| alone || !asked(end))
         .collect();
-    let (end, first) = all.iter().min_by_key(|(end, _)| end.time_us)?;
+    let earliest = all.iter().min_by_key(|(end, _)| end.time_us);
+    let one_speaks = all.iter().any(|(_, one)| said(one).any(|end| !of_another(end)));
+    let may_follow = !one_speaks && earliest.is_none_or(|(end, _)| end.signal.is_none());
+    if let Some(killed) = killed_then(case, seen, earliest.map(|(end, _)| end)).filter(|_| may_follow) {
+        return Some(killed);
+    }
+    let (end, first) = earliest?;
     let class = if end.signal.is_some() { Class::Killed } else { Class::Failed };
     // Of several at once, the one that says why; where none does, any may be the first.
     let alike = |(other, _): &&(ProcessEnd, One)| other.time_us <= end.time_us + TIE_US && how(other) == how(end);
-    let at_once: Vec<One> = all.iter().filter(alike).map(|(_, one)| *one).collect();
+    // What started them had taken the status of some before anybody looked.
+    let unseen = |one: &One| {
+        let other = one.rank.ended.filter(|other| other.status.is_none() && other.signal.is_none());
+        other.is_some_and(|other| other.time_us.abs_diff(end.time_us) <= TIE_US)
+    };
+    let failed = all.iter().filter(alike).map(|(_, one)| *one);
+    let mut at_once: Vec<One> = failed.chain(seen.ranks.iter().copied().filter(unseen)).collect();
+    at_once.sort_by_key(|one| one.rank.rank);
     let speaks = at_once.iter().find(|one| said(one).any(|end| !of_another(end)));
     let those = if class == Class::Failed { speaks.map_or(at_once.clone(), |one| vec![*one]) } else { vec![*first] };
     Some(Fault { since_us: end.time_us, ..seen.fault(class, &those, how(end)) })
+}
+
+/// A rank that a signal ended when another left with a status: who loses a peer leaves at once, and the looks at both may come in any order. What started it
+/// may have taken the status away before busbw saw it, and tells it.
+fn killed_then<'a>(case: &Case<'a>, seen: &Seen<'a>, left: Option<&ProcessEnd>) -> Option<Fault<'a>> {
+    let told = |one: &One| {
+        let is_of_it = |end: &&RankEnd| {
+            end.pid == Some(one.rank.pid.into()) || end.told_by == EndTeller::Launcher && end.ranks == [one.rank.rank]
+        };
+        let by_signal = |end: &RankEnd| matches!(end.how, Ended::Killed(_) | Ended::Crash { .. });
+        case.run.ends.iter().filter(is_of_it).any(by_signal)
+    };
+    let killed = seen.ranks.iter().filter_map(|one| Some((one.rank.ended?, *one))).find(|(end, one)| {
+        let by_signal = end.signal.map_or_else(|| end.status.is_none() && told(one), |signal| !ASKED.contains(&signal));
+        by_signal && left.is_none_or(|left| end.time_us.abs_diff(left.time_us) <= TIE_US)
+    });
+    let (end, one) = killed?;
+    let how = if end.signal.is_some() { how(&end) } else { "was ended by a signal, says what started it".into() };
+    Some(Fault { since_us: end.time_us, ..seen.fault(Class::Killed, &[one], how) })
 }
 
 /// The first rank that failed because of another.
