@@ -44,7 +44,7 @@ pub(crate) static KNOWN: LazyLock<Words> = LazyLock::new(|| {
 
 /// Words to search for, and whose each is.
 struct Lists {
-    /// A table of states, which is walked once for every byte.
+    /// States and where each byte leads; as a table of all bytes it would take longer to build than most logs take to read.
     words: Option<AhoCorasick>,
     whose: Vec<Wanted>,
     /// Looks at many bytes at a time; there is none for many words.
@@ -85,7 +85,7 @@ impl Lists {
     fn of(words: Vec<(Vec<u8>, Wanted)>) -> Lists {
         let (words, whose): (Vec<_>, Vec<_>) = words.into_iter().unzip();
         let quick = Searcher::new(&words);
-        Lists { words: AhoCorasick::builder().kind(Some(AhoCorasickKind::DFA)).build(words).ok(), whose, quick }
+        Lists { words: AhoCorasick::builder().kind(Some(AhoCorasickKind::ContiguousNFA)).build(words).ok(), whose, quick }
     }
 
     /// Who may want a line for its words.
