@@ -40,4 +40,9 @@ impl Words {
     pub fn is_beside(&self, name: &str) -> bool {
         name.split(['-', '_', '.', '@']).any(|part| self.beside.iter().any(|word| word == part))
     }
+
+    /// Whether a line has words that sound runs print as well.
+    pub fn is_harmless(&self, line: &str) -> bool {
+        self.harmless.iter().any(|words| line.contains(words))
+    }
 }

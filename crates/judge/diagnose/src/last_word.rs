@@ -25,10 +25,7 @@ pub(crate) fn judge(case: &Case) -> Option<Judged> {
     let is_all = run.communicators.is_empty() && !case.refuters.ended_well();
     let is_end = |place: Place| ends_at(place).any(|end| !is_logged(end)) && !case.refuters.survived(place);
     let is_last = |place: Place| case.refuters.is_last(place) && !is_end(place);
-    let knows = |line: &&Line| {
-        let is_harmless = || KNOWN.harmless.iter().any(|words| line.text.contains(words));
-        !case.book.read(line.speaker, &line.text).is_empty() || is_harmless()
-    };
+    let knows = |line: &&Line| !case.book.read(line.speaker, &line.text).is_empty() || KNOWN.is_harmless(&line.text);
     let at = |place: Place| case.lines.iter().filter(move |line| line.source.place == place);
     let reports = |line: &&Line| {
         let place = line.source.place;
@@ -66,8 +63,7 @@ pub(crate) fn alone(case: &Case) -> Option<Judged> {
 
 /// Whether a line may report a failure of the run: the kernel's are of the machine, and what NCCL informs of is none.
 fn may_tell(one: &Statement) -> bool {
-    let is_harmless = || KNOWN.harmless.iter().any(|words| one.source.text.contains(words));
-    !matches!(one.speaker, Speaker::NcclInfo | Speaker::Kernel) && !is_harmless()
+    !matches!(one.speaker, Speaker::NcclInfo | Speaker::Kernel) && !KNOWN.is_harmless(&one.source.text)
 }
 
 /// Whether a program tells of a failure at the level for them, or by a status.

@@ -85,7 +85,11 @@ impl Lists {
     fn of(words: Vec<(Vec<u8>, Wanted)>) -> Lists {
         let (words, whose): (Vec<_>, Vec<_>) = words.into_iter().unzip();
         let quick = Searcher::new(&words);
-        Lists { words: AhoCorasick::builder().kind(Some(AhoCorasickKind::ContiguousNFA)).build(words).ok(), whose, quick }
+        Lists {
+            words: AhoCorasick::builder().kind(Some(AhoCorasickKind::ContiguousNFA)).build(words).ok(),
+            whose,
+            quick,
+        }
     }
 
     /// Who may want a line for its words.

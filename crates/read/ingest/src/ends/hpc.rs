@@ -106,11 +106,8 @@ fn petsc(line: &str) -> Option<RankEnd> {
                 (number, name) => by_signal(number, name),
             }
         }
-        None => said
-            .starts_with("---")
-            .then(|| said.contains(" Error Message "))
-            .filter(|is| *is)
-            .map(|_| crashed("an error of PETSc"))?,
+        None if said.starts_with("---") && said.contains(" Error Message ") => crashed("an error of PETSc"),
+        None => return None,
     };
     Some(RankEnd { ranks: rank.into_iter().collect(), ..RankEnd::of(how) })
 }

@@ -289,8 +289,8 @@ impl EndReader {
             EndLine::Reason(text) => {
                 let is_below = |end: &RankEnd| source.place.line - end.source.place.line <= LINES_OF_A_REASON;
                 let last = self.found.last_mut().filter(|end| is_below(end)).map(|end| &mut end.how);
-                if let Some(Ended::Crash { message, .. }) =
-                    last.filter(|how| matches!(how, Ended::Crash { message, .. } if message.is_empty()))
+                if let Some(Ended::Crash { message, .. }) = last
+                    && message.is_empty()
                 {
                     *message = text;
                 }

@@ -150,7 +150,7 @@ fn said_before(case: &Case, end: &RankEnd) -> Option<Finding> {
 
 /// Whether a program tells an error in words of its own: `error: text`, or of CUDA or HIP in the words of any check, `CUDA Runtime Error(46): …`.
 fn tells_error(text: &str) -> bool {
-    (is_error_of_gpu(text) || is_failure(text)) && !KNOWN.harmless.iter().any(|words| text.contains(words.as_str()))
+    (is_error_of_gpu(text) || is_failure(text)) && !KNOWN.is_harmless(text)
 }
 
 /// Whether a line that srun labelled, `0: text`, is of another task than an end tells.
@@ -233,7 +233,7 @@ impl<'a> Quote<'a> {
     }
 
     fn warnings(case: &'a Case) -> impl Iterator<Item = Self> {
-        let matters = move |warning: &&Warning| !KNOWN.harmless.iter().any(|words| warning.message.contains(words));
+        let matters = move |warning: &&Warning| !KNOWN.is_harmless(&warning.message);
         let read = move |warning: &'a Warning| {
             let after = |step: &&ErrorStep| step.source.place.is_after(warning.source.place);
             let step = case.run.nccl.error_steps.iter().find(after);

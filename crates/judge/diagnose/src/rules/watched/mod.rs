@@ -208,9 +208,9 @@ fn failed<'a>(case: &Case<'a>, seen: &Seen<'a>) -> Option<Fault<'a>> {
         .filter(|(end, _)| alone || !asked(end))
         .collect();
     let earliest = all.iter().min_by_key(|(end, _)| end.time_us);
-    let one_speaks = all.iter().any(|(_, one)| said(one).any(|end| !of_another(end)));
-    let may_follow = !one_speaks && earliest.is_none_or(|(end, _)| end.signal.is_none());
-    if let Some(killed) = killed_then(case, seen, earliest.map(|(end, _)| end)).filter(|_| may_follow) {
+    let says_why = |one: &One<'a>| said(one).any(|end| !of_another(end));
+    let may_follow = !all.iter().any(|(_, one)| says_why(one)) && earliest.is_none_or(|(end, _)| end.signal.is_none());
+    if may_follow && let Some(killed) = killed_then(case, seen, earliest.map(|(end, _)| end)) {
         return Some(killed);
     }
     let (end, first) = earliest?;
@@ -225,7 +225,7 @@ fn failed<'a>(case: &Case<'a>, seen: &Seen<'a>) -> Option<Fault<'a>> {
     let failed = all.iter().filter(alike).map(|(_, one)| *one);
     let mut at_once: Vec<One> = failed.chain(seen.ranks.iter().copied().filter(unseen)).collect();
     at_once.sort_by_key(|one| one.rank.rank);
-    let speaks = at_once.iter().find(|one| said(one).any(|end| !of_another(end)));
+    let speaks = at_once.iter().find(|one| says_why(one));
     let those = if class == Class::Failed { speaks.map_or(at_once.clone(), |one| vec![*one]) } else { vec![*first] };
     Some(Fault { since_us: end.time_us, ..seen.fault(class, &those, how(end)) })
 }
