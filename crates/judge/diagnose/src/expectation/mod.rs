@@ -118,7 +118,9 @@ fn prospect<'a>(
         fitting.min_by(|(_, a), (_, b)| a.distance().total_cmp(&b.distance())).map(|(at, _)| at)
     };
     let below = hypotheses.iter().position(|one| one.fit != Fit::Above);
-    let chosen = nearest(Fit::Within).or_else(|| nearest(Fit::Between)).or(below).unwrap_or(0);
+    // Small messages tell no machine from another.
+    let fits = || nearest(Fit::Within).or_else(|| nearest(Fit::Between)).or(below);
+    let chosen = if test.curve.shows_bandwidth() { fits().unwrap_or(0) } else { 0 };
     let late = Late::of(test, collective, &hypotheses);
     let trough = if late.is_none() { Trough::of(test, collective, &hypotheses) } else { None };
     (!hypotheses.is_empty()).then_some(Prospect {
@@ -374,7 +376,9 @@ impl Prospect<'_> {
 
     fn why(&self) -> String {
         let assumed: Vec<&str> = self.cluster().assumptions.iter().map(|one| one.trim_end_matches('.')).collect();
-        if assumed.is_empty() { self.how() } else { format!("{}. Assumed: {}", self.how(), assumed.join("; ")) }
+        let assumed = (!assumed.is_empty()).then(|| format!("Assumed: {}", assumed.join("; ")));
+        let parts = [Some(self.how()), question::else_expected(self), assumed];
+        parts.into_iter().flatten().collect::<Vec<_>>().join(". ")
     }
 
     fn too_slow(&self) -> Finding {

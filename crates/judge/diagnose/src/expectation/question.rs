@@ -58,9 +58,6 @@ impl Told {
 pub(super) fn of(prospect: &Prospect) -> String {
     let (plateau, told) = (prospect.test.curve.plateau, prospect.told);
     let fits = prospect.chosen();
-    let others = |fit: Fit| prospect.hypotheses.iter().filter(move |one| one.fit == fit);
-    let besides = |fit: Fit| others(fit).next().filter(|_| fits.fit == Fit::Within || fit == Fit::Below);
-    let other = besides(Fit::Below).or_else(|| besides(Fit::Between));
     if let Some(late) = &prospect.late
         && let Some(other) = late.as_with.and_then(|at| prospect.hypotheses.get(at))
     {
@@ -79,14 +76,14 @@ pub(super) fn of(prospect: &Prospect) -> String {
             fall.last_row.size
         );
     }
-    match (fits.fit, other) {
+    match (fits.fit, other(prospect)) {
         (Fit::Above, _) => format!(
             "{said} is more than {} can carry ({}). {}",
             setting::words(&fits.cluster),
             fits.largest.busbw,
             told.ask_machines(fits.cluster.domains() > 1)
         ),
-        (_, Some(other)) if fits.fit != Fit::Below && share(fits) != share(other) => {
+        (_, Some(other)) => {
             let (one, two, ask) = difference(&fits.cluster, &other.cluster, told);
             format!("{said} is {} of what {one} should give, {} of {two}. {ask}", share(fits), share(other))
         }
@@ -111,6 +108,25 @@ pub(super) fn of(prospect: &Prospect) -> String {
             fits.largest.busbw
         ),
     }
+}
+
+/// `With 8 NICs of 400 Gbit/s per host: 486.00 GB/s`, where the cluster at hand is one of two that may be.
+pub(super) fn else_expected(prospect: &Prospect) -> Option<String> {
+    let other = other(prospect)?;
+    let (_, two, _) = difference(&prospect.chosen().cluster, &other.cluster, prospect.told);
+    Some(format!("With {two}: {}", other.largest.busbw))
+}
+
+/// The cluster that it may have been as well, of which the measured speed would say something else.
+fn other<'a>(prospect: &'a Prospect) -> Option<&'a Hypothesis> {
+    let fits = prospect.chosen();
+    let others = |fit: Fit| prospect.hypotheses.iter().find(|one| one.fit == fit);
+    let other = match fits.fit {
+        Fit::Within => others(Fit::Below).or_else(|| others(Fit::Between)),
+        Fit::Between | Fit::Above => others(Fit::Below),
+        Fit::Below => None,
+    };
+    other.filter(|other| share(fits) != share(other))
 }
 
 fn share(one: &Hypothesis) -> String {

@@ -3,7 +3,7 @@
 use crate::UserFacts;
 use crate::case::{Case, Test};
 use crate::rules::environment;
-use busbw_model::{Communicator, EnvOrigin, EnvSetting, NodeFacts, Run, counted};
+use busbw_model::{Communicator, EnvOrigin, EnvSetting, NodeFacts, Run, Transport, TransportKind, counted};
 use busbw_predict::cluster::{GpuLinks, MachineHints};
 use busbw_predict::{Cluster, cluster};
 
@@ -43,7 +43,9 @@ pub(super) fn unhindered(
     // What the log shows of the network is as the variables made it.
     if on_sockets || hindering.iter().any(|setting| !environment::CHOICES.contains(&setting.name.as_str())) {
         run.nccl.networks.clear();
-        run.communicators.iter_mut().for_each(|comm| comm.transports.clear());
+        // Yet no variable gives GPUs a way to reach each other that they do not have.
+        let direct = |edge: &Transport| matches!(edge.kind, TransportKind::P2p(_));
+        run.communicators.iter_mut().for_each(|comm| comm.transports.retain(direct));
     }
     let mut clusters = cluster::hypotheses(&run, &hints(test, given, ranks));
     set(&mut clusters, run.nccl.env.iter());
