@@ -7,6 +7,7 @@ use crate::peers;
 use crate::ranks::Ranks;
 use crate::refute::Refuters;
 use crate::rules::signatures::book::Book;
+use crate::sweeps;
 use crate::words::KNOWN;
 use busbw_model::{
     BenchTable, Communicator, DeviceKind, PathType, PeerGroup, Run, SourceLine, TopoMatrix, TransportKind,
@@ -22,7 +23,7 @@ pub struct Case<'a> {
     pub run: &'a Run,
     /// The NICs of a host, where somebody told.
     pub nics: Option<usize>,
-    /// The tables that have rows, in order.
+    /// The tables that have rows, in order; those of a sweep as one.
     pub tests: Vec<Test<'a>>,
     /// The lines that signatures look at.
     pub lines: Vec<Line<'a>>,
@@ -39,7 +40,11 @@ pub struct Case<'a> {
 
 /// A table with rows and what is known about where it was measured.
 pub struct Test<'a> {
+    /// Of a sweep, that with the largest size.
     pub table: &'a BenchTable,
+    /// All of a sweep: one, but for scripts that run each size alone.
+    pub sweep: Vec<&'a BenchTable>,
+    /// Of all of these.
     pub curve: Curve<'a>,
     /// The communicator: of as many ranks, from the same input or the only one.
     pub comm: Option<&'a Communicator>,
@@ -66,7 +71,7 @@ impl<'a> Case<'a> {
     /// Prepares a run, to be judged by the causes of a book.
     pub fn by(run: &'a Run, book: &'a Book) -> Self {
         let refuters = Refuters::of(run);
-        let tests = run.tables.iter().filter_map(|table| Test::new(run, table)).collect();
+        let tests = sweeps::of(run).into_iter().filter_map(|sweep| Test::new(run, sweep)).collect();
         let ends = Ends::of(run, &refuters);
         let ranks = Ranks::of(run, &ends);
         Case { run, nics: None, tests, lines: lines::of(run), book, refuters, ends, ranks, peers: peers::groups(run) }
@@ -118,8 +123,14 @@ impl<'a> Test<'a> {
         self.gpu.is_some_and(|name| name.starts_with("CPU "))
     }
 
-    fn new(run: &'a Run, table: &'a BenchTable) -> Option<Self> {
-        let curve = Curve::of(table)?;
+    /// Whether one run measured all its sizes: else each may have been disturbed by itself, and they do not compare.
+    pub fn is_one_run(&self) -> bool {
+        self.sweep.len() == 1
+    }
+
+    fn new(run: &'a Run, sweep: Vec<&'a BenchTable>) -> Option<Self> {
+        let table = *sweep.last()?;
+        let curve = Curve::over(&sweep)?;
         let same_size = |comm: &&Communicator| table.nranks.is_none() || comm.nranks == table.nranks;
         let here = |comm: &&Communicator| comm.place.input == table.place.input;
         let comm = run
@@ -131,7 +142,7 @@ impl<'a> Test<'a> {
         let hosts = table.hosts().len() as u32;
         let nodes = comm.and_then(|c| c.nnodes).or((hosts > 0).then_some(hosts));
         let gpu = table.devices.first().map(|d| d.name.as_str()).filter(|name| !name.is_empty());
-        Some(Test { table, curve, comm, nodes, gpu })
+        Some(Test { table, sweep, curve, comm, nodes, gpu })
     }
 
     /// Whether it crosses nodes: so do as many ranks as hardly a node has GPUs.

@@ -50,7 +50,12 @@ pub(crate) const OUT_OF_LINE: f64 = 0.5;
 impl<'a> Curve<'a> {
     /// The curve of a table; `None` without a measured row that may be believed.
     pub fn of(table: &'a BenchTable) -> Option<Self> {
-        let beside = table.rows.iter().zip(table.contradictions());
+        Curve::over(&[table])
+    }
+
+    /// The curve of a sweep, of which several tables may show a part each.
+    pub fn over(sweep: &[&'a BenchTable]) -> Option<Self> {
+        let beside = sweep.iter().flat_map(|table| table.rows.iter().zip(table.contradictions()));
         let believed = beside.filter(|(row, contradiction)| contradiction.is_none() && row.best_busbw().is_some());
         let rows: Vec<&BenchRow> = believed.map(|(row, _)| row).collect();
         let (peak_row, peak) = BenchRow::highest(rows.iter().copied())?;

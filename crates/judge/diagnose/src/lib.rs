@@ -32,6 +32,7 @@ mod remedy;
 mod results;
 mod rules;
 mod silence;
+mod sweeps;
 mod unfit_nodes;
 mod unread;
 mod variables;

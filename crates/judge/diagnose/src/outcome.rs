@@ -220,7 +220,8 @@ fn ranks_up(starts: &[Start]) -> usize {
 fn start(case: &Case, findings: &[Finding]) -> Option<Judged> {
     let starts: Vec<Start> = case.run.communicators.iter().filter_map(|comm| Start::of(case, comm)).collect();
     let ranks = ranks_up(&starts);
-    let measured = case.tests.iter().map(|test| test.table.rows.len()).sum::<usize>();
+    let measured =
+        case.tests.iter().map(|test| test.sweep.iter().map(|table| table.rows.len()).sum::<usize>()).sum::<usize>();
     let open = starts.iter().find(|start| start.is_open() && ranks == 0 && measured == 0);
     let how = match (ranks, measured, open) {
         (0, 0, Some(start)) => {

@@ -69,7 +69,7 @@ impl<'a> Late<'a> {
             let first = each.into_iter().next().flatten().filter(|_| !test.curve.shows_bandwidth())?;
             Some(Late { as_with, ..first })
         });
-        late.or_else(|| Late::beside_larger(test))
+        late.or_else(|| Late::beside_larger(test).filter(|_| test.is_one_run()))
     }
 
     /// What sizes show that take several times as long as larger ones.

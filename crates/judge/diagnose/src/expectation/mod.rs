@@ -19,8 +19,8 @@ use crate::UserFacts;
 use crate::case::{Case, Test};
 use crate::rules::{environment, sound};
 use busbw_model::{
-    Code, Collective, EnvSetting, Evidence, Expected, ExpectedRow, ExpectedTable, Finding, GBps, Gain, GdrUse, Judged,
-    Judgement, Reached, Severity, Subject,
+    BenchTable, Code, Collective, EnvSetting, Evidence, Expected, ExpectedRow, ExpectedTable, Finding, GBps, Gain,
+    GdrUse, Judged, Judgement, Reached, Severity, Subject,
 };
 use busbw_predict::cluster::NetTransport;
 use busbw_predict::{Cluster, PredictionRow, predict, predict_over};
@@ -122,7 +122,7 @@ fn prospect<'a>(
     let fits = || nearest(Fit::Within).or_else(|| nearest(Fit::Between)).or(below);
     let chosen = if test.curve.shows_bandwidth() { fits().unwrap_or(0) } else { 0 };
     let late = Late::of(test, collective, &hypotheses);
-    let trough = if late.is_none() { Trough::of(test, collective, &hypotheses) } else { None };
+    let trough = if late.is_none() && test.is_one_run() { Trough::of(test, collective, &hypotheses) } else { None };
     (!hypotheses.is_empty()).then_some(Prospect {
         test,
         collective,
@@ -175,7 +175,7 @@ pub(crate) fn judged(case: &Case, prospects: &[Prospect], given: &UserFacts) -> 
 
 /// What each table should have shown.
 pub(crate) fn tables(case: &Case, prospects: &[Prospect]) -> Vec<ExpectedTable> {
-    prospects.iter().filter(|prospect| prospect.is_known()).filter_map(|prospect| prospect.table(case)).collect()
+    prospects.iter().filter(|prospect| prospect.is_known()).flat_map(|prospect| prospect.tables(case)).collect()
 }
 
 /// Adds what follows from the distance between measured and expected: gains, and findings where no other rule has one.
@@ -318,15 +318,15 @@ impl Prospect<'_> {
     fn beside(&self) -> String {
         let trough = self.trough.as_ref().map(Trough::words);
         let late = self.late.as_ref().map(Late::words).or(trough).map_or(String::new(), |words| format!("; {words}"));
-        match self.test.table.contradictions().iter().flatten().count() {
+        match self.test.sweep.iter().flat_map(|table| table.contradictions()).flatten().count() {
             0 => late,
             1 => format!("{late}; left out: 1 row that contradicts itself"),
             rows => format!("{late}; left out: {rows} rows that contradict themselves"),
         }
     }
 
-    fn table(&self, case: &Case) -> Option<ExpectedTable> {
-        let table = case.run.tables.iter().position(|table| std::ptr::eq(table, self.test.table))?;
+    fn tables(&self, case: &Case) -> Vec<ExpectedTable> {
+        let index = |of: &BenchTable| case.run.tables.iter().position(|table| std::ptr::eq(table, of));
         let row = |row: &PredictionRow| ExpectedRow {
             size: row.size,
             busbw: row.busbw,
@@ -334,7 +334,11 @@ impl Prospect<'_> {
             limit: row.limit,
             bottleneck: row.bottleneck.clone(),
         };
-        Some(ExpectedTable { table, rows: self.rows().iter().map(row).collect() })
+        let expected = |table: &&BenchTable| {
+            let rows = self.rows(table).iter().map(row).collect();
+            Some(ExpectedTable { table: index(table)?, rows })
+        };
+        self.test.sweep.iter().filter_map(expected).collect()
     }
 
     /// Whether the machines are known, if not their NICs.
@@ -352,9 +356,9 @@ impl Prospect<'_> {
         &self.chosen().cluster
     }
 
-    /// All sizes of the table as the chosen cluster should show them.
-    fn rows(&self) -> Vec<PredictionRow> {
-        let sizes: Vec<_> = self.test.table.rows.iter().map(|row| row.size).collect();
+    /// All sizes of a table as the chosen cluster should show them.
+    fn rows(&self, table: &BenchTable) -> Vec<PredictionRow> {
+        let sizes: Vec<_> = table.rows.iter().map(|row| row.size).collect();
         predict_over(&self.chosen().congestion, self.cluster(), self.collective, &sizes).rows
     }
 

@@ -14,8 +14,9 @@ const BROKEN_DOWN: f64 = 0.6;
 
 /// A dip at one size, in one half or both; else a breakdown.
 pub fn rule(case: &Case) -> Vec<Finding> {
-    let broken = || case.tests.iter().find_map(|test| breakdown(case, test));
-    case.tests.iter().find_map(dip).or_else(broken).into_iter().collect()
+    let runs = || case.tests.iter().filter(|test| test.is_one_run());
+    let broken = || runs().find_map(|test| breakdown(case, test));
+    runs().find_map(dip).or_else(broken).into_iter().collect()
 }
 
 /// Bandwidth that falls behind its peak where no network explains it, or sockets do ([`super::fabric_congestion`] covers
