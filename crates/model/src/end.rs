@@ -25,6 +25,8 @@ pub struct RankEnd {
     pub went_on: bool,
     /// A program wrote it to its log as a warning or an error: most such processes go on.
     pub logged: bool,
+    /// The exception that it was raised from, the first of several.
+    pub raised_from: Option<Box<Ended>>,
     /// Its traceback does not begin where the process does: it was caught, or somebody cut off the beginning.
     pub caught: bool,
     /// Where the program was, by its traceback.
@@ -104,6 +106,7 @@ impl RankEnd {
             told_by: EndTeller::Job,
             went_on: false,
             logged: false,
+            raised_from: None,
             caught: false,
             call,
             frames: Vec::new(),

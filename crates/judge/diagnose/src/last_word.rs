@@ -75,7 +75,9 @@ fn fails(one: &Statement) -> bool {
 fn gives_up(text: &str) -> bool {
     const LEVELS: [&str; 7] = ["FATAL", "ERROR", "ABORT", "ABORTING", "PANIC", "CRITICAL", "SEVERE"];
     const FIRST: usize = 4;
-    let words = || text.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
+    // `NCCL_ASYNC_ERROR_HANDLING` is one word; what begins with a digit is of a time stamp.
+    let parts = || text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    let words = || parts().filter(|word| word.starts_with(|c: char| !c.is_ascii_digit()));
     let counts = |level: &str| {
         text.split_once(level).is_some_and(|(_, said)| {
             said.trim_start_matches([' ', ':', '=', 'S']).starts_with(|c: char| c.is_ascii_digit())

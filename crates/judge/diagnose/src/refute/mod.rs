@@ -78,10 +78,10 @@ impl Refuters {
         let reported: Vec<Place> = of_run.into_iter().map(|end| end.source.place).collect();
         let scripts = of_parts.into_iter().filter(|end| !may_be_of_another(run, end));
         let scripts = scripts.map(|end| end.source.place).collect();
-        let tables = run.tables.iter().filter(|table| table.finished && !table.rows.is_empty());
         let footer = |table: &BenchTable| Some(table.out_of_bounds.as_ref()?.source.place);
-        let tables =
-            tables.filter_map(|table| Some((table.place, footer(table).max(Some(table.rows.last()?.source.place))?)));
+        let last = |table: &BenchTable| footer(table).max(table.rows.last().map(|row| row.source.place));
+        let tables = run.tables.iter().filter(|table| table.finished);
+        let tables = tables.filter_map(|table| Some((table.place, last(table)?)));
         let of_all_before = |place: &Place| (Place { line: 0, ..*place }, *place);
         let left = launches.left.iter().map(|(_, last)| last);
         let succeeded: Vec<(Place, Place)> = reported.iter().chain(left).map(of_all_before).chain(tables).collect();

@@ -66,8 +66,10 @@ pub(crate) enum EndLine {
     },
     /// The traceback that follows ends no process.
     Survived,
-    /// The next traceback shows the exception that came of the last.
-    Chained,
+    /// The next traceback shows the exception that came of the last, and whether it was raised from that.
+    Chained {
+        from: bool,
+    },
     /// `Root Cause (first observed failure):` of torchrun: the end that follows came first.
     First,
     /// `host      : h2` of torchrun: where the end that follows was.
@@ -141,8 +143,9 @@ struct Traceback {
     fatal: bool,
     /// It does not begin where a process or thread does: a handler printed it.
     caught: bool,
-    /// The exception during whose handling its own was raised.
+    /// The exception during whose handling its own was raised, and whether it was raised from that.
     during: Option<Box<RankEnd>>,
+    from: bool,
 }
 
 impl Traceback {
@@ -197,8 +200,8 @@ impl EndReader {
                 let chained = self.open.remove(stream).unwrap_or_default();
                 let fatal = self.is_fatal(stream, &source) || chained.fatal;
                 let logged = !fatal && (logged || chained.logged);
-                let during = chained.during;
-                let headed = Traceback { logged, fatal, during, headed: true, ..Traceback::default() };
+                let Traceback { during, from, .. } = chained;
+                let headed = Traceback { logged, fatal, during, from, headed: true, ..Traceback::default() };
                 self.open.insert(stream.into(), headed);
                 // The traceback of a marker begins; one after it is another.
                 if self.survived.get_mut(stream).is_some_and(|begun| std::mem::replace(begun, true)) {
@@ -227,12 +230,21 @@ impl EndReader {
                 }
             }
             EndLine::Exception { kind, message, traceback } => {
-                let open = self.open.remove(stream).unwrap_or_default();
-                let Traceback { at, call, frames, helper, child, relays, logged, caught, during, .. } = open;
-                // Who handles an exception by leaving leaves because of it.
-                if let Some(during) = during.filter(|_| kind == "SystemExit") {
-                    return self.keep(stream, RankEnd { caught: false, ..*during });
+                // A name alone ends a traceback whose header is not there: Ray prints that of a task so, and copies begin anywhere.
+                let is_alone = message.is_empty() && !traceback && kind != "KeyboardInterrupt";
+                if is_alone && self.open.get(stream).is_none_or(|open| open.at.is_none()) {
+                    return;
                 }
+                let open = self.open.remove(stream).unwrap_or_default();
+                let Traceback { at, call, frames, helper, child, relays, logged, caught, during, from, .. } = open;
+                // Who handles an exception by leaving leaves because of it.
+                if let Some(during) = during.as_ref().filter(|_| kind == "SystemExit") {
+                    return self.keep(stream, RankEnd { caught: false, ..(**during).clone() });
+                }
+                let raised_from = during.filter(|_| from).map(|of| {
+                    let RankEnd { raised_from, how, .. } = *of;
+                    raised_from.unwrap_or_else(|| Box::new(how))
+                });
                 if self.survived.remove(stream).is_some() || helper {
                     return;
                 }
@@ -247,15 +259,17 @@ impl EndReader {
                     }
                 };
                 let call = call.at.is_some().then_some(call);
-                self.keep(stream, RankEnd { logged, caught, child, relays, call, frames, source, ..RankEnd::of(how) });
+                let end =
+                    RankEnd { raised_from, logged, caught, child, relays, call, frames, source, ..RankEnd::of(how) };
+                self.keep(stream, end);
             }
-            EndLine::Chained => {
+            EndLine::Chained { from } => {
                 if let Some(index) = self.streams.iter().rposition(|known| &**known == stream) {
                     self.streams.remove(index);
                     let during = self.found.remove(index);
                     let (logged, fatal) = (during.logged, !during.is_handled());
                     let during = Some(Box::new(during));
-                    self.open.insert(stream.into(), Traceback { logged, fatal, during, ..Traceback::default() });
+                    self.open.insert(stream.into(), Traceback { logged, fatal, during, from, ..Traceback::default() });
                 }
             }
             EndLine::Whose(rank, local) => self.whose = Some((rank, local)),

@@ -27,17 +27,21 @@ pub(super) fn read(body: &str, last: bool) -> Option<EndLine> {
     if let Some(frame) = frame(body) {
         return Some(frame);
     }
-    if text == "During handling of the above exception, another exception occurred:"
-        || text == "The above exception was the direct cause of the following exception:"
-    {
-        return Some(EndLine::Chained);
+    match text {
+        "During handling of the above exception, another exception occurred:" => {
+            return Some(EndLine::Chained { from: false });
+        }
+        "The above exception was the direct cause of the following exception:" => {
+            return Some(EndLine::Chained { from: true });
+        }
+        _ => {}
     }
     if let Some(rank) =
         text.strip_prefix("-- Process ").filter(|rest| rest.ends_with(" terminated with the following error:"))
     {
         return leading(rank).map(|rank| EndLine::Whose(rank, None));
     }
-    let (kind, message) = if last { any_exception(text)? } else { exception(body)? };
+    let (kind, message) = if last { any_exception(text)? } else { exception(body).or_else(|| unexplained(body))? };
     Some(EndLine::Exception { kind: kind.to_string(), message: message.to_string(), traceback: last })
 }
 
@@ -160,6 +164,14 @@ pub(crate) fn exception(body: &str) -> Option<(&str, &str)> {
     let fits = is_class && ENDS.iter().any(|end| name.ends_with(end));
     let fits = fits || is_result(kind) && !message.is_empty();
     (fits && (!message.is_empty() || name == "KeyboardInterrupt") && !is_count(message)).then_some((kind, message))
+}
+
+/// The kind of a line that is nothing but the name of an exception, as where it has no message. [`super::EndReader`] takes it below frames only.
+fn unexplained(body: &str) -> Option<(&str, &str)> {
+    let name = body.trim_end();
+    let is_class =
+        name.starts_with(|c: char| c.is_ascii_uppercase()) && (name.ends_with("Error") || name.ends_with("Exception"));
+    (is_class && name.bytes().all(|b| b.is_ascii_alphanumeric())).then_some((name, ""))
 }
 
 /// What Lustre's modules of the kernel begin their lines with.

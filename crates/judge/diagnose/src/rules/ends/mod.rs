@@ -181,6 +181,16 @@ fn told(kind: &str, message: &str, at: Option<&str>) -> String {
     format!("{name}{message}{at}")
 }
 
+/// `, raised from ImportError: text (file.py:12)`.
+fn from(end: &RankEnd) -> String {
+    match end.raised_from.as_deref() {
+        Some(Ended::Exception { kind, message, at, .. }) => {
+            format!(", raised from {}", told(kind, message, at.as_deref()))
+        }
+        _ => String::new(),
+    }
+}
+
 /// Where another rank crashed in the same way: ranks crash at once, and their stacks follow.
 fn library_beside<'a>(case: &Case<'a>, message: &str) -> Option<&'a String> {
     let of_other = |end: &'a RankEnd| match &end.how {
@@ -210,7 +220,7 @@ fn own(case: &Case, cause: &RankEnd, found: &[(Basis, Finding)]) -> Option<Findi
         Ended::Exception { kind, message, at, .. } => {
             let is_gpu =
                 kind.ends_with("OutOfMemoryError") || message.starts_with("CUDA ") || message.starts_with("HIP ");
-            let told = told(kind, message, at.as_deref());
+            let told = told(kind, message, at.as_deref()) + &from(cause);
             let rendezvous = is_one_of(kind, &KNOWN.rendezvous);
             let id = if rendezvous { "end.rendezvous" } else { "end.exception" };
             let finding = said(id, &[("who", &who), ("told", &told)], evidence);
