@@ -11,6 +11,7 @@ pub struct Words {
     pub torch: Vec<String>,
     pub other: Vec<String>,
     pub ends: Vec<String>,
+    pub done: Vec<String>,
     pub speakers: Vec<String>,
     pub launchers: Vec<String>,
     pub ssh: Vec<String>,

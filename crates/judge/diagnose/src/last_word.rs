@@ -4,6 +4,8 @@
 use crate::case::Case;
 use crate::lines::{Line, is_event};
 use crate::results::{self, is_error_of_gpu};
+use crate::rules::ends::in_short;
+use crate::silence::last_step;
 use crate::words::KNOWN;
 use busbw_model::{Ended, Judged, LogLevel, Place, RankEnd, Speaker, Statement, Subject};
 
@@ -49,16 +51,29 @@ pub(crate) fn judge(case: &Case) -> Option<Judged> {
     Some(Judged::open(Subject::Course, END_OF_RUN, how, question))
 }
 
-/// A question about the line that reports a failure, in an input of which nothing else can be said: the first that gives up, else the first that fails.
+/// A question about the line that reports a failure, in an input of which nothing else can be said: the first that gives up, else the first that fails; where
+/// none does, about the step that is its last line.
 pub(crate) fn alone(case: &Case) -> Option<Judged> {
     let said = || case.run.statements.iter().filter(|one| may_tell(one));
-    let one = said().find(|one| gives_up(one.text())).or_else(|| said().find(|one| fails(one)))?;
-    let text = one.source.text.trim();
-    let question = format!(
-        "A line reports a failure, and no rule knows it: `{text}`. Did the run fail of it? Read what its program says there, and give the whole output of all ranks"
-    );
-    let asked = Judged::open(Subject::Course, "the course of the run", format!("has `{text}`"), question);
-    Some(asked).filter(|_| !case.refuters.ended_well())
+    let failed = said().find(|one| gives_up(one.text())).or_else(|| said().find(|one| fails(one)));
+    let (what, how, question) = match failed {
+        Some(one) => {
+            let text = one.source.text.trim();
+            let question = format!(
+                "A line reports a failure, and no rule knows it: `{text}`. Did the run fail of it? Read what its program says there, and give the whole output of all ranks"
+            );
+            ("the course of the run", format!("has `{text}`"), question)
+        }
+        None => {
+            let text = in_short(last_step(case.run)?.text.trim());
+            let question = format!(
+                "No line reports a failure, and the last is a step: `{text}`. Does it hang there, is it slow, or is the rest of the output elsewhere? If it \
+                 hangs, see where each rank is: `py-spy dump --pid PID`; if it is slow, measure what its network gives: `busbw bench` or nccl-tests"
+            );
+            (END_OF_RUN, format!("not seen behind `{text}`"), question)
+        }
+    };
+    (!case.refuters.ended_well()).then(|| Judged::open(Subject::Course, what, how, question))
 }
 
 /// Whether a line may report a failure of the run: the kernel's are of the machine, and what NCCL informs of is none.
@@ -78,10 +93,15 @@ fn gives_up(text: &str) -> bool {
     // `NCCL_ASYNC_ERROR_HANDLING` is one word; what begins with a digit is of a time stamp.
     let parts = || text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
     let words = || parts().filter(|word| word.starts_with(|c: char| !c.is_ascii_digit()));
+    // `ERROR SUMMARY: 0 errors`, `0 ERROR(S)`, `ERROR IN MASS = 1.2E-13`.
     let counts = |level: &str| {
-        text.split_once(level).is_some_and(|(_, said)| {
-            said.trim_start_matches([' ', ':', '=', 'S']).starts_with(|c: char| c.is_ascii_digit())
-        })
+        let Some((before, said)) = text.split_once(level) else { return false };
+        let is_digit = |c: char| c.is_ascii_digit();
+        let is_value = |(_, value): (&str, &str)| value.trim().parse::<f64>().is_ok();
+        before.trim_end().ends_with(is_digit)
+            || said.trim_start_matches([' ', ':', '=', 'S']).starts_with(is_digit)
+            || said.split(|c: char| !c.is_ascii_alphanumeric()).find(|word| word.starts_with(is_digit)) == Some("0")
+            || said.rsplit_once('=').is_some_and(is_value)
     };
     words().take(FIRST).find(|word| LEVELS.contains(word)).is_some_and(|level| !counts(level))
         || ["ssertion fail", " assert fail"].iter().any(|said| text.contains(said))

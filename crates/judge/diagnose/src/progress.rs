@@ -1,7 +1,7 @@
 //! Lines that show that a program goes on: rows of tables, and figures among words.
 
 use busbw_model::{Place, Run, Speaker};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 /// A line of a program that goes on.
 #[derive(Debug)]
@@ -9,12 +9,58 @@ pub struct Progress {
     pub place: Place,
     /// It holds nothing but figures, as the rows of any table do.
     pub is_row: bool,
+    /// The loop that it is of, and the step of it that it counts.
+    pub step: Option<(String, u64)>,
+}
+
+/// Whether a loop that ran before a place of its input counts on behind it, by several steps: other ranks print a step or two before they notice what happened
+/// to one, and what another program prints behind it counts anew.
+pub fn counts_on(progress: &[Progress], place: Place) -> bool {
+    const STEPS: usize = 3;
+    let (mut reached, mut behind): (HashMap<&str, u64>, HashMap<&str, HashSet<u64>>) = Default::default();
+    for line in progress.iter().filter(|line| line.place.input == place.input) {
+        let Some((of, step)) = &line.step else { continue };
+        match line.place.is_after(place) {
+            true => drop(behind.entry(of).or_default().insert(*step)),
+            false => drop(reached.entry(of).and_modify(|last| *last = (*last).max(*step)).or_insert(*step)),
+        }
+    }
+    let goes_on = |(of, steps): (&&str, &HashSet<u64>)| {
+        reached.get(of).is_some_and(|last| steps.iter().filter(|step| *step > last).count() >= STEPS)
+    };
+    behind.iter().any(goes_on)
+}
+
+/// The words of a line without its figures: those of the lines of one loop are alike.
+pub fn loop_of(line: &str) -> String {
+    line.chars()
+        .filter(|c| {
+            !c.is_ascii_digit()
+                && !matches!(c, '.' | ',' | '-' | '+' | ' ' | '█' | '▏' | '▎' | '▍' | '▌' | '▋' | '▊' | '▉')
+        })
+        .collect()
+}
+
+/// The step of a training that a line counts: what watches a machine prints numbers again and again as well, and goes on where the training hangs.
+pub fn step(line: &str) -> Option<u64> {
+    const COUNTED: [&str; 7] = ["step", "iter", "iteration", "epoch", "batch", "update", "it"];
+    let words = line.split(|c: char| !c.is_ascii_alphanumeric() && c != '.').filter(|word| !word.is_empty());
+    let words: Vec<&str> = words.collect();
+    let is_counted = |word: &str| COUNTED.iter().any(|name| word.trim_end_matches('s').eq_ignore_ascii_case(name));
+    let number = |word: &str| word.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok();
+    words.windows(2).filter(|two| is_counted(two[0])).find_map(|two| number(two[1]))
+}
+
+/// The step of a bar of progress: `10%|█         | 310/3180 [1:34:51<13:10:49, 16.53s/it]`.
+fn step_of_bar(line: &str) -> Option<u64> {
+    let (_, bar) = line.split_once("%|")?;
+    bar.split_once("| ")?.1.split_once('/')?.0.trim().parse().ok()
 }
 
 /// Lines of a program that goes on: rows of tables, and others with enough figures among their words: `step 120 loss 2.31`.
 pub fn progress(run: &Run) -> Vec<Progress> {
     let rows = run.tables.iter().flat_map(|table| &table.rows);
-    let rows = rows.map(|row| Progress { place: row.source.place, is_row: true });
+    let rows = rows.map(|row| Progress { place: row.source.place, is_row: true, step: None });
     let ends: HashSet<Place> = run.ends.iter().map(|end| end.source.place).collect();
     let of_program = run.statements.iter().filter(|one| one.speaker == Speaker::Program);
     let of_program = of_program.filter(|one| !ends.contains(&one.source.place));
@@ -29,7 +75,10 @@ pub fn progress(run: &Run) -> Vec<Progress> {
             true => one.text().contains("100%|") || went_on.contains(&one.source.place),
             false => figures >= 2 && figures * 3 >= words || cells.count() >= 3,
         };
-        enough.then_some(Progress { place: one.source.place, is_row: figures == words })
+        let (text, is_row) = (one.text(), figures == words);
+        let of_row = || text.split_whitespace().next()?.parse().ok().filter(|_| is_row);
+        let step = || step(text).or_else(|| step_of_bar(text)).or_else(of_row);
+        enough.then(|| Progress { place: one.source.place, is_row, step: step().map(|step| (loop_of(text), step)) })
     });
     rows.chain(said).collect()
 }

@@ -1,6 +1,7 @@
 //! How long a run was silent before somebody stopped it: by the times that stand in its lines.
 
-use busbw_model::{RankEnd, Run};
+use crate::progress::{loop_of, step};
+use busbw_model::{RankEnd, Run, SourceLine};
 use std::fmt::{self, Display};
 use time::macros::format_description;
 use time::{Duration, PrimitiveDateTime};
@@ -26,8 +27,8 @@ impl Silence {
         let times = run.outputs.iter().filter_map(|output| Some((time_in(&output.last.text)?, &output.last)));
         let (last, line) = times.max_by_key(|(time, line)| (*time, line.place))?;
         let time = stopped - last;
-        let is_step = run.steps.contains(&line.place) && counts_steps(&line.text);
-        let after_step = is_step && time <= pace(run, &line.text).map_or(SHORT, |step| LEAST.max(step * STEPS));
+        let is_step = run.steps.contains(&line.place) && step(&line.text).is_some();
+        let after_step = is_step && time <= pace(run, &line.text).map_or(SHORT, |pace| LEAST.max(pace * STEPS));
         (!time.is_negative()).then_some(Silence { time, after_step })
     }
 
@@ -37,20 +38,16 @@ impl Silence {
     }
 }
 
-/// Whether a line counts the steps of a training: what watches a machine prints numbers again and again as well, and goes on where the training hangs.
-fn counts_steps(line: &str) -> bool {
-    const COUNTED: [&str; 7] = ["step", "iter", "iteration", "epoch", "batch", "update", "it"];
-    let words = line.split(|c: char| !c.is_ascii_alphanumeric() && c != '.').filter(|word| !word.is_empty());
-    let words: Vec<&str> = words.collect();
-    let is_counted = |word: &str| COUNTED.iter().any(|name| word.trim_end_matches('s').eq_ignore_ascii_case(name));
-    words.windows(2).any(|two| is_counted(two[0]) && two[1].starts_with(|c: char| c.is_ascii_digit()))
+/// The last line of a run's output, where it counts a step of a training.
+pub(crate) fn last_step(run: &Run) -> Option<&SourceLine> {
+    let last = run.outputs.iter().map(|output| &output.last).max_by_key(|line| line.place)?;
+    (run.steps.contains(&last.place) && step(&last.text).is_some()).then_some(last)
 }
 
 /// How long the loop of a line took from one line to the next at its beginning, which is kept.
 fn pace(run: &Run, line: &str) -> Option<Duration> {
-    let words = |text: &str| text.chars().filter(|c| !c.is_ascii_digit() && *c != '.').collect::<String>();
-    let of_loop = words(line);
-    let alike = run.statements.iter().filter(|one| words(&one.source.text) == of_loop);
+    let of_loop = loop_of(line);
+    let alike = run.statements.iter().filter(|one| loop_of(&one.source.text) == of_loop);
     let times: Vec<_> = alike.filter_map(|one| time_in(&one.source.text)).collect();
     times.windows(2).map(|two| two[1] - two[0]).filter(|gap| !gap.is_negative()).max()
 }

@@ -62,10 +62,11 @@ struct Known {
 static LISTS: LazyLock<Known> = LazyLock::new(|| {
     let none = Wanted::default();
     let (shell, progress) = (SHELL.map(str::to_string), BARS.map(str::to_string));
-    let lists: [(&[String], Wanted); 8] = [
+    let lists: [(&[String], Wanted); 9] = [
         (&KNOWN.torch, Wanted { torch: true, ..none }),
         (&KNOWN.other, Wanted { other: true, ..none }),
         (&KNOWN.ends, Wanted { end: true, ..none }),
+        (&KNOWN.done, Wanted { end: true, ..none }),
         (&KNOWN.speakers, Wanted { speaker: true, ..none }),
         (&KNOWN.launchers, Wanted { speaker: true, ..none }),
         (&KNOWN.ssh, Wanted { speaker: true, ..none }),

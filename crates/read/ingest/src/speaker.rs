@@ -70,7 +70,7 @@ fn is_ucx(line: &str) -> bool {
             let place = place.trim_end();
             let of_file = place.rsplit_once(".c:").is_some_and(|(file, line)| !file.contains(' ') && is_number(line));
             (place.starts_with('[') || of_file)
-                && ["ERROR ", "WARN ", "DIAG "].iter().any(|level| rest.trim_start().starts_with(level))
+                && ["ERROR ", "WARN "].iter().any(|level| rest.trim_start().starts_with(level))
         })
     })
 }

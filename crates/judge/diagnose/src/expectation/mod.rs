@@ -122,7 +122,7 @@ fn prospect<'a>(
     let fits = || nearest(Fit::Within).or_else(|| nearest(Fit::Between)).or(below);
     let chosen = if test.curve.shows_bandwidth() { fits().unwrap_or(0) } else { 0 };
     let late = Late::of(test, collective, &hypotheses);
-    let trough = if late.is_none() && test.is_one_run() { Trough::of(test, collective, &hypotheses) } else { None };
+    let trough = if late.is_none() { Trough::of(test, collective, &hypotheses) } else { None };
     (!hypotheses.is_empty()).then_some(Prospect {
         test,
         collective,
@@ -258,7 +258,10 @@ impl Prospect<'_> {
         match &self.late {
             Some(late) if !self.is_compared() && late.as_with.is_some() => Judgement::Undecided,
             Some(_) if !self.is_compared() => Judgement::Failed,
-            None if self.trough.is_some() && !self.is_compared() => Judgement::Failed,
+            None if self.trough.is_some() && !self.is_compared() => match self.test.is_one_run() {
+                true => Judgement::Failed,
+                false => Judgement::Undecided,
+            },
             _ => self.speed(),
         }
     }

@@ -64,6 +64,14 @@ pub(super) fn of(prospect: &Prospect) -> String {
         let (one, two, ask) = difference(&prospect.hypotheses[0].cluster, &other.cluster, told);
         return format!("{}: {} of {one}, as {two} may take. {ask}", prospect.what(), late.words());
     }
+    if let Some(trough) = prospect.trough.as_ref().filter(|_| !prospect.test.is_one_run()) {
+        return format!(
+            "{}: {}. Each size was run by itself: was the machine disturbed then? Measure them in one run: `-b 8 -e {} -f 2 -n 20`",
+            prospect.what(),
+            trough.words(),
+            prospect.test.curve.largest.0
+        );
+    }
     let said = format!("{}: {plateau}", prospect.what());
     if let Some(fall) = &prospect.test.curve.fall {
         return format!(

@@ -79,7 +79,7 @@ fn dip(rows: &[(&BenchRow, GBps)], at: usize) -> Option<usize> {
 impl Prospect<'_> {
     /// The finding that a stretch of sizes is slow.
     pub(super) fn slow_stretch(&self) -> Option<Finding> {
-        let trough = self.trough.as_ref()?;
+        let trough = self.trough.as_ref().filter(|_| self.test.is_one_run())?;
         let (what, said) = (self.what(), trough.words());
         let words: [(&str, &dyn Display); 4] =
             [("what", &what), ("said", &said), ("after", &trough.after.size), ("contrast", &trough.contrast)];

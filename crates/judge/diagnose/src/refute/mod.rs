@@ -6,19 +6,19 @@
 mod launches;
 pub(crate) mod pods;
 mod processes;
+mod survivors;
 
 use crate::data::Until;
 use crate::lines::{Line, is_event};
-use crate::progress::{Progress, progress};
+use crate::progress::{Progress, counts_on, progress};
 use crate::results::is_error_of_gpu;
 use crate::words::{KNOWN, TIMED_OUT};
-use busbw_model::{
-    BenchTable, EndTeller, Ended, Place, RankEnd, Run, SourceLine, Speaker, TorchEvent, TorchStatement, Warning,
-};
+use busbw_model::{BenchTable, EndTeller, Ended, Place, RankEnd, Run, Speaker, TorchEvent, TorchStatement};
 use launches::{Launches, StartedRanks, displaced, unordered};
 use pods::Pods;
 use processes::{Ranks, may_be_of_another, starts_ranks};
 use std::collections::{HashMap, HashSet};
+use survivors::{recovered, strangers};
 
 /// Lines that a message of an exception has below its first.
 const LINES_OF_MESSAGE: u64 = 3;
@@ -53,6 +53,8 @@ pub struct Refuters {
     ends_in_text: HashSet<u32>,
     /// Lines that show that the program went on.
     progress: Vec<Progress>,
+    /// Where each input shows last that a process failed.
+    failed: HashMap<u32, Place>,
     /// Ends of ranks that waited for others until their time was over.
     waited: Vec<Place>,
     /// Lines in which a launcher, or a torchrun whose workers had failed, reports that those of its last attempt left with status 0.
@@ -88,7 +90,6 @@ impl Refuters {
         let ended_well = succeeded.iter().map(|(_, end)| *end).chain(launches.given_up.iter().copied()).collect();
         let ranks = Ranks::of(run);
         let failed = last_failures(run, &ranks);
-        let fails_after = |place: Place| failed.get(&place.input).is_some_and(|last| last.is_after(place));
         let launchers =
             run.statements.iter().filter(|one| KNOWN.launchers.iter().any(|word| one.text().starts_with(word)));
         let waited = run.ends.iter().filter(|end| end.source.text.contains(TIMED_OUT));
@@ -106,6 +107,7 @@ impl Refuters {
             lines,
             ends_in_text,
             progress: progress(run),
+            failed,
             waited: waited.map(|end| end.source.place).collect(),
             listed: listed.map(|end| end.source.place).collect(),
             strangers: strangers(run),
@@ -118,9 +120,11 @@ impl Refuters {
         let survived = run.ends.iter().filter(|end| !is_of_any_place(end)).filter(|end| {
             let place = end.source.place;
             refuters.ranks.lives(end) && !is_reported(run, place)
-                || end.is_handled() && !fails_after(place)
+                || end.is_handled() && !refuters.fails_after(place)
                 || refuters.ranks.is_none(end) && refuters.progressed_after(place)
-                || (may_be_caught(end) || may_go_on(end)) && !fails_after(place) && refuters.progressed_after(place)
+                || (may_be_caught(end) || may_go_on(end))
+                    && !refuters.fails_after(place)
+                    && refuters.progressed_after(place)
                 || match end.told_by {
                     EndTeller::Launcher => refuters.is_of_earlier_launch(place),
                     _ if end.is_of_excepthook() => refuters.began_anew(place),
@@ -339,6 +343,24 @@ impl Refuters {
         self.went_well_again_after(place) || ended && steps == LONG && !self.displaced.contains(&place)
     }
 
+    /// Whether the program of a line goes on behind it, and nothing fails there. What a machine says of itself is of no program.
+    fn went_on_after(&self, line: &Line) -> bool {
+        let place = line.source.place;
+        let is_of_library = matches!(line.speaker, Speaker::Launcher | Speaker::NetLibrary);
+        let counts_on = || !self.fails_after(place) && counts_on(&self.progress, place);
+        line.speaker != Speaker::Kernel && counts_on() || is_of_library && self.was_done_after(place)
+    }
+
+    /// Whether something says behind a place that a program, or what a launcher started, ended well, in an input of which nothing fails.
+    fn was_done_after(&self, place: Place) -> bool {
+        !self.failed.contains_key(&place.input) && self.scripts.iter().any(|end| end.is_after(place))
+    }
+
+    /// Whether an input shows behind a place that a process failed.
+    fn fails_after(&self, place: Place) -> bool {
+        self.failed.get(&place.input).is_some_and(|last| last.is_after(place))
+    }
+
     /// Whether a line gives the reason of an end in a list, which stands below it: the end is judged.
     fn is_of_list(&self, line: &Line) -> bool {
         let place = line.source.place;
@@ -368,7 +390,7 @@ impl Refuters {
             return true;
         }
         match until {
-            Until::Never | Until::End => ended(),
+            Until::Never | Until::End => ended() || self.went_on_after(line),
             Until::Rerun => self.goes_on_after(line),
             Until::Start => {
                 ended() || came_up() || self.is_of_another_start(line) || self.had_started(line) || self.had_met(line)
@@ -378,6 +400,7 @@ impl Refuters {
                     || came_up()
                     || self.is_of_another_program(line)
                     || self.progressed_after(place)
+                    || self.was_done_after(place)
                     || self.is_of_another_launch(line)
             }
         }
@@ -402,43 +425,6 @@ fn last_lines(run: &Run) -> (Vec<u64>, HashSet<u32>) {
         in_text.insert(place.input);
     }
     (lines, in_text)
-}
-
-/// Where launchers report that all that they started left with status 0. torchrun's agents: `[default] worker group successfully finished.`, `Local worker group finished
-/// (WorkerState.SUCCEEDED).` Of those that had workers fail before, by the number of their process in front of the file's name.
-fn recovered(run: &Run) -> Vec<Place> {
-    let agent = |text: &str| Some(text.split_once(" torch/distributed/elastic/")?.0.rsplit(' ').next()?.to_string());
-    let succeeded = |text: &str| {
-        text.contains("] worker group successfully finished")
-            || text.contains("Local worker group finished (") && text.contains("SUCCEEDED)")
-    };
-    let failures = || run.ends.iter().map(|end| &end.source).filter(|line| line.text.contains("failed (exitcode: "));
-    let said = run.statements.iter().filter(|one| one.speaker == Speaker::Launcher && succeeded(&one.source.text));
-    let of_one = said.filter(|said| {
-        let same = |failure: &&SourceLine| agent(&failure.text) == agent(&said.source.text);
-        failures().filter(same).any(|failure| said.source.place.is_after(failure.place))
-    });
-    let of_launcher = run.ends.iter().filter(|end| end.how == Ended::Success && end.told_by == EndTeller::Launcher);
-    of_one.map(|one| one.source.place).chain(of_launcher.map(|end| end.source.place)).collect()
-}
-
-/// Warnings of a connection that closed while NCCL's service thread waited for its first words, which the thread says next: NCCL goes on to listen.
-/// It is none of a rank's, but of a scan of ports or the like (NCCL src/proxy.cc, `ncclProxyService`).
-fn strangers(run: &Run) -> HashSet<Place> {
-    const LINES: u64 = 8;
-    let warnings = &run.nccl.warnings;
-    let closed = warnings.iter().filter(|warning| warning.message.contains("Connection closed by remote peer"));
-    let refused = |closed: &&Warning| {
-        let place = closed.source.place;
-        let next =
-            |later: &&Warning| later.source.place.is_after(place) && later.source.place.line <= place.line + LINES;
-        closed.who.is_some()
-            && warnings
-                .iter()
-                .filter(next)
-                .any(|later| later.who == closed.who && later.message.starts_with("[Service thread] Accept failed"))
-    };
-    closed.filter(refused).map(|warning| warning.source.place).collect()
 }
 
 /// Whether tables are there and whole, or a program reports success.

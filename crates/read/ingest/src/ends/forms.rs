@@ -60,6 +60,7 @@ pub(super) fn read(line: &str) -> Option<EndLine> {
         one_ccl,
         launchers::interrupt,
         launchers::success,
+        launchers::done,
     ];
     readers.iter().find_map(|reader| reader(line)).map(|end| EndLine::Ended(Box::new(end)))
 }
@@ -144,11 +145,14 @@ fn julia(line: &str) -> Option<RankEnd> {
 /// `*** SIGSEGV received at time=1741083080 on cpu 12 ***` (`debugging/failure_signal_handler.cc`).
 fn bare_signal(line: &str, signal: &str) -> Option<RankEnd> {
     let name = line.trim_start_matches(['*', ' ']).split(' ').next()?;
+    // Handlers catch the signals by which somebody ends a process as well.
+    let is_asked = matches!(name, "SIGTERM" | "SIGINT" | "SIGHUP");
+    let how = || if is_asked { Ended::Interrupted(name.into()) } else { crashed(name) };
     if line.contains(" received at time=") {
-        return Some(RankEnd::of(crashed(name)));
+        return Some(RankEnd::of(how()));
     }
     if let Some((_, pid)) = line.split_once(" received by PID ") {
-        return Some(RankEnd { pid: leading(pid), ..RankEnd::of(crashed(name)) });
+        return Some(RankEnd { pid: leading(pid), ..RankEnd::of(how()) });
     }
     let (name, number) = signal.rsplit_once(" (")?;
     Some(RankEnd::of(by_signal(number.strip_suffix(')')?.parse().ok()?, name)))

@@ -28,8 +28,11 @@ fn fortran(line: &str) -> Option<RankEnd> {
     }
     let (kind, said) = line.strip_prefix("forrtl: ")?.split_once(" (")?;
     let (number, said) = said.split_once("): ")?;
-    number.parse::<u32>().ok().filter(|_| matches!(kind, "severe" | "error"))?;
     let told = said.strip_prefix("process killed (").or_else(|| said.strip_prefix("process interrupted ("));
+    let number = number.parse::<u32>().ok()?;
+    // Behind other errors than those of arithmetic the program goes on: a field is filled with stars.
+    let ends = kind == "severe" || kind == "error" && (told.is_some() || matches!(number, 65 | 72..=75));
+    ends.then_some(())?;
     let how =
         told.map_or_else(|| crashed(said.trim_end()), |signal| Ended::Interrupted(signal.trim_end_matches(')').into()));
     Some(RankEnd::of(how))
@@ -46,22 +49,25 @@ fn c_library(line: &str) -> Option<RankEnd> {
 }
 
 /// An assertion that ends a process, with its place: `Assertion failed: size == 0 (src/msg.cpp:97)` of ZeroMQ and musl, `Assertion failed in file x.c at line
-/// 88: expr` of MPICH, `Assertion failed: (n > 0), function f, file x.c, line 88.` of BSD's C library.
+/// 88: expr` of MPICH, `Assertion failed: (n > 0), function f, file x.c, line 88.` of BSD's C library, `Assertion failure at psm_ep.c:832: expr` of PSM.
 fn assertion(line: &str) -> Option<RankEnd> {
-    const ENDS: [&str; 7] = [".c", ".cc", ".cpp", ".h", ".hpp", ".cu", ".cxx"];
+    const FILES: [&str; 7] = [".c", ".cc", ".cpp", ".h", ".hpp", ".cu", ".cxx"];
+    let line = line.trim_end().trim_end_matches('.');
     let said = line.strip_prefix("Assertion fail")?;
-    let mut words = said.split(|c: char| c.is_whitespace() || "(),:".contains(c)).filter(|word| !word.is_empty());
-    let is_file = |word: &&str| ENDS.iter().any(|end| word.ends_with(end));
-    let _ = words.find(is_file)?;
-    words.next()?;
-    Some(RankEnd::of(crashed(line.trim_end().trim_end_matches('.'))))
+    let words: Vec<&str> = said.split(|c: char| c.is_whitespace() || "(),:".contains(c)).collect();
+    let is_place = |two: &[&str]| {
+        let is_file = two[0] == "line" || FILES.iter().any(|end| two[0].ends_with(end));
+        is_file && two[1].parse::<u32>().is_ok()
+    };
+    words.windows(2).any(is_place).then(|| RankEnd::of(crashed(line)))
 }
 
 /// `------- Partition 0 Processor 3 Exiting: Called CmiAbort ------`, of old with more dashes and no partition (Charm++ `machine-common-core.C`).
 fn charm(line: &str) -> Option<RankEnd> {
     let (head, why) = line.trim_matches('-').split_once(" Exiting: ")?;
     let rank = leading(head.rsplit_once("Processor ")?.1)?;
-    (line.starts_with("---") && line.trim_end().ends_with("---"))
+    let is_failure = ["Called CmiAbort", "Caught Signal"].contains(&why.trim());
+    (is_failure && line.starts_with("---") && line.trim_end().ends_with("---"))
         .then(|| RankEnd { ranks: vec![rank], ..RankEnd::of(crashed(why.trim())) })
 }
 
@@ -102,7 +108,7 @@ fn petsc(line: &str) -> Option<RankEnd> {
         Some(signal) => {
             let (number, name) = signal.split_once(' ')?;
             match (number.parse().ok()?, name.split(':').next()?) {
-                (1 | 2 | 15, name) => Ended::Interrupted(format!("signal {number}, {name}")),
+                (1 | 2 | 13 | 15, name) => Ended::Interrupted(format!("signal {number}, {name}")),
                 (number, name) => by_signal(number, name),
             }
         }
@@ -136,10 +142,10 @@ fn libraries(line: &str) -> Option<RankEnd> {
     Some(RankEnd::of(crashed(&format!("error in routine {routine})"))))
 }
 
-/// `==4242==ERROR: AddressSanitizer: heap-buffer-overflow on address 0x… at pc 0x…`.
+/// `==4242==ERROR: AddressSanitizer: heap-buffer-overflow on address 0x… at pc 0x…`. Leaks are told where a program ends in order.
 fn sanitizer(line: &str) -> Option<RankEnd> {
     let (pid, said) = line.strip_prefix("==")?.split_once("==ERROR: ")?;
-    let (_, what) = said.split_once("Sanitizer: ")?;
+    let (_, what) = said.split_once("Sanitizer: ").filter(|(whose, _)| *whose != "Leak")?;
     let what = what.split(" on ").next()?.split(" (").next()?;
     Some(RankEnd { pid: Some(pid.parse().ok()?), ..RankEnd::of(crashed(what)) })
 }

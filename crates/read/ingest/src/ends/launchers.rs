@@ -2,6 +2,7 @@
 
 use super::codes::{by_code, by_failure, by_signal, shell_signal};
 use crate::cursor::finder;
+use crate::evidence::KNOWN;
 use crate::text::{leading, part_digits, parted};
 use busbw_model::{EndTeller, Ended, RankEnd};
 
@@ -333,6 +334,12 @@ pub(super) fn started(line: &str) -> Option<u64> {
 
 fn of_deepspeed(line: &str) -> Option<&str> {
     Some(parted(line, finder!(b"[INFO] [launch.py:"))?.1.split_once("] ")?.1.trim_end())
+}
+
+/// A program of several in a script that has done what it was to do.
+pub(super) fn done(line: &str) -> Option<RankEnd> {
+    let is_done = KNOWN.done.iter().any(|said| line.starts_with(said.as_str()));
+    is_done.then(|| RankEnd { told_by: EndTeller::Runner, ..RankEnd::of(Ended::Success) })
 }
 
 /// MLPerf's log and its scripts' `RESULT,NAME,,SECONDS,USER,…`.

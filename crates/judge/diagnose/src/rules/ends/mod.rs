@@ -15,6 +15,7 @@ use crate::results;
 use crate::words::{KNOWN, listed};
 use busbw_model::{Code, CulpritClass, Ended, Evidence, Finding, Place, RankEnd, Severity, Speaker, Suspects};
 use quote::Quote;
+pub(crate) use quote::in_short;
 
 /// How sure the exception of a rank is its cause where its traceback is not in the input.
 const ALONE: f64 = 0.6;

@@ -62,7 +62,7 @@ fn at_place(text: &str) -> Option<Code> {
 }
 
 /// As much of a message as a title holds.
-pub(super) fn in_short(words: &str) -> String {
+pub(crate) fn in_short(words: &str) -> String {
     const LONGEST: usize = 110;
     match words.char_indices().nth(LONGEST) {
         Some((end, _)) => format!("{} …", words[..end].trim_end()),
