@@ -11,6 +11,8 @@ pub struct Progress {
     pub is_row: bool,
     /// The loop that it is of, and the step of it that it counts.
     pub step: Option<(String, u64)>,
+    /// A server of models tells how fast it answers.
+    pub serves: bool,
 }
 
 /// Whether a loop that ran before a place of its input counts on behind it, by several steps: other ranks print a step or two before they notice what happened
@@ -51,6 +53,14 @@ pub fn step(line: &str) -> Option<u64> {
     words.windows(2).filter(|two| is_counted(two[0])).find_map(|two| number(two[1]))
 }
 
+/// Whether a server tells that it makes tokens: vLLM's `Avg generation throughput: 52.0 tokens/s` (`v1/metrics/loggers.py`), SGLang's `gen throughput
+/// (token/s): 122.10` (`managers/scheduler_metrics_mixin.py`).
+fn serves(line: &str) -> bool {
+    const KEYS: [&str; 2] = ["generation throughput: ", "gen throughput (token/s): "];
+    let rate = |key: &str| line.split_once(key)?.1.split([' ', ',']).next()?.parse::<f64>().ok();
+    KEYS.iter().any(|key| rate(key).is_some_and(|rate| rate > 0.0))
+}
+
 /// The step of a bar of progress: `10%|█         | 310/3180 [1:34:51<13:10:49, 16.53s/it]`.
 fn step_of_bar(line: &str) -> Option<u64> {
     let (_, bar) = line.split_once("%|")?;
@@ -60,7 +70,7 @@ fn step_of_bar(line: &str) -> Option<u64> {
 /// Lines of a program that goes on: rows of tables, and others with enough figures among their words: `step 120 loss 2.31`.
 pub fn progress(run: &Run) -> Vec<Progress> {
     let rows = run.tables.iter().flat_map(|table| &table.rows);
-    let rows = rows.map(|row| Progress { place: row.source.place, is_row: true, step: None });
+    let rows = rows.map(|row| Progress { place: row.source.place, is_row: true, step: None, serves: false });
     let ends: HashSet<Place> = run.ends.iter().map(|end| end.source.place).collect();
     let of_program = run.statements.iter().filter(|one| one.speaker == Speaker::Program);
     let of_program = of_program.filter(|one| !ends.contains(&one.source.place));
@@ -78,7 +88,9 @@ pub fn progress(run: &Run) -> Vec<Progress> {
         let (text, is_row) = (one.text(), figures == words);
         let of_row = || text.split_whitespace().next()?.parse().ok().filter(|_| is_row);
         let step = || step(text).or_else(|| step_of_bar(text)).or_else(of_row);
-        enough.then(|| Progress { place: one.source.place, is_row, step: step().map(|step| (loop_of(text), step)) })
+        let serves = serves(text);
+        let step = || step().map(|step| (loop_of(text), step));
+        (enough || serves).then(|| Progress { place: one.source.place, is_row, step: step(), serves })
     });
     rows.chain(said).collect()
 }

@@ -348,12 +348,20 @@ impl Refuters {
         let place = line.source.place;
         let is_of_library = matches!(line.speaker, Speaker::Launcher | Speaker::NetLibrary);
         let counts_on = || !self.fails_after(place) && counts_on(&self.progress, place);
-        line.speaker != Speaker::Kernel && counts_on() || is_of_library && self.was_done_after(place)
+        line.speaker != Speaker::Kernel && (counts_on() || self.serves_after(place))
+            || is_of_library && self.was_done_after(place)
     }
 
     /// Whether something says behind a place that a program, or what a launcher started, ended well, in an input of which nothing fails.
     fn was_done_after(&self, place: Place) -> bool {
         !self.failed.contains_key(&place.input) && self.scripts.iter().any(|end| end.is_after(place))
+    }
+
+    /// Whether a server goes on to answer behind a place of its input, and nothing fails there.
+    fn serves_after(&self, place: Place) -> bool {
+        const ANSWERS: usize = 3;
+        let answers = self.progress.iter().filter(|line| line.serves && line.place.is_after(place));
+        !self.fails_after(place) && answers.count() >= ANSWERS
     }
 
     /// Whether an input shows behind a place that a process failed.
@@ -391,7 +399,7 @@ impl Refuters {
         }
         match until {
             Until::Never | Until::End => ended() || self.went_on_after(line),
-            Until::Rerun => self.goes_on_after(line),
+            Until::Rerun => self.goes_on_after(line) || self.serves_after(place),
             Until::Start => {
                 ended() || came_up() || self.is_of_another_start(line) || self.had_started(line) || self.had_met(line)
             }
