@@ -69,7 +69,8 @@ impl<'a> MatchedLines<'a> {
             return None;
         }
         let taken_back = |line: &Line| {
-            self.without.iter().any(|by| !is_event(line.text.trim()) || is_over(&case.lines, line, by))
+            let mut by = self.without.iter().filter(|by| may_take_back(by, line));
+            by.any(|by| !is_event(line.text.trim()) || is_over(&case.lines, line, by))
                 || is_row_of_another(&case.lines, line)
         };
         let printed = || self.printed.iter().copied().filter(|line| !taken_back(line));
@@ -93,6 +94,16 @@ impl<'a> MatchedLines<'a> {
         let severity = if is_open { found.severity.min(Severity::Info) } else { found.severity };
         Some(Finding { title, explanation, severity, ..found })
     }
+}
+
+/// Whether a line may take another back: what the kernel of one host says is nothing to another's, and no news to what it said long before.
+fn may_take_back(by: &Line, line: &Line) -> bool {
+    /// The lines of one event stand together.
+    const AN_EVENT: u64 = 6;
+    let (said, told) = (by.source.place, line.source.place);
+    let is_of_host = by.host.is_none() || line.host.is_none() || by.host == line.host;
+    let is_before = said.input == told.input && told.line > said.line + AN_EVENT;
+    line.speaker != Speaker::Kernel || is_of_host && !is_before
 }
 
 /// A remedy whose commands name what the line tells: `nc -zv 10.0.0.7 41234` of `nc -zv ADDRESS PORT`.
