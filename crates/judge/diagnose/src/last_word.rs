@@ -83,28 +83,37 @@ fn may_tell(one: &Statement) -> bool {
 
 /// Whether a program tells of a failure at the level for them, or by a status.
 fn fails(one: &Statement) -> bool {
-    one.level == Some(LogLevel::Error) || is_failure(one.text().trim()) || tells_status(one.text())
+    let is_error =
+        one.level == Some(LogLevel::Error) && !level(one.text()).is_some_and(|level| counts(one.text(), level));
+    is_error || is_failure(one.text().trim()) || tells_status(one.text())
 }
 
 /// Whether a line begins with a level at which programs give up, in capitals, as runtimes of many languages write it, or says that an assertion failed.
 fn gives_up(text: &str) -> bool {
+    level(text).is_some_and(|level| !counts(text, level))
+        || ["ssertion fail", " assert fail"].iter().any(|said| text.contains(said))
+}
+
+/// The level among the first words of a line.
+fn level(text: &str) -> Option<&str> {
     const LEVELS: [&str; 7] = ["FATAL", "ERROR", "ABORT", "ABORTING", "PANIC", "CRITICAL", "SEVERE"];
     const FIRST: usize = 4;
     // `NCCL_ASYNC_ERROR_HANDLING` is one word; what begins with a digit is of a time stamp.
-    let parts = || text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
-    let words = || parts().filter(|word| word.starts_with(|c: char| !c.is_ascii_digit()));
-    // `ERROR SUMMARY: 0 errors`, `0 ERROR(S)`, `ERROR IN MASS = 1.2E-13`.
-    let counts = |level: &str| {
-        let Some((before, said)) = text.split_once(level) else { return false };
-        let is_digit = |c: char| c.is_ascii_digit();
-        let is_value = |(_, value): (&str, &str)| value.trim().parse::<f64>().is_ok();
-        before.trim_end().ends_with(is_digit)
-            || said.trim_start_matches([' ', ':', '=', 'S']).starts_with(is_digit)
-            || said.split(|c: char| !c.is_ascii_alphanumeric()).find(|word| word.starts_with(is_digit)) == Some("0")
-            || said.rsplit_once('=').is_some_and(is_value)
-    };
-    words().take(FIRST).find(|word| LEVELS.contains(word)).is_some_and(|level| !counts(level))
-        || ["ssertion fail", " assert fail"].iter().any(|said| text.contains(said))
+    let parts = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    let mut words = parts.filter(|word| word.starts_with(|c: char| !c.is_ascii_digit())).take(FIRST);
+    words.find(|word| LEVELS.contains(word))
+}
+
+/// Whether a figure stands beside a level: `ERROR SUMMARY: 0 errors`, `0 ERROR(S)`, `ERROR IN MASS = 1.2E-13`.
+fn counts(text: &str, level: &str) -> bool {
+    let Some((before, said)) = text.split_once(level) else { return false };
+    let is_digit = |c: char| c.is_ascii_digit();
+    let is_value = |(_, value): (&str, &str)| value.trim().parse::<f64>().is_ok();
+    let is_zero = |(_, value): (&str, &str)| value.split_whitespace().next() == Some("0");
+    !before.trim().is_empty() && before.trim().bytes().all(|b| b.is_ascii_digit())
+        || said.trim_start_matches([' ', ':', '=', 'S']).starts_with(is_digit)
+        || said.split_once(':').is_some_and(is_zero)
+        || said.rsplit_once('=').is_some_and(is_value)
 }
 
 /// What bash says of a command that a signal ended of which others may know why, whole lines (glibc's `siglist.h`); what click says of a program that was
@@ -233,6 +242,21 @@ fn is_of_launcher(one: &Statement) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_figure_beside_a_level_is_no_failure() {
+        for (text, expected) in [
+            ("ERROR SUMMARY: 0 errors from 0 contexts", false),
+            ("0 ERROR(S)", false),
+            ("ERROR IN MASS CONSERVATION = 1.2E-13", false),
+            ("NCCL_ASYNC_ERROR_HANDLING: 1", false),
+            ("ERROR: rank 0 failed", true),
+            ("2026-11-29 10:00:01 ERROR mesh: 3 cells are inverted", true),
+            ("FATAL: cannot open mesh.dat", true),
+        ] {
+            assert_eq!(gives_up(text), expected, "{text}");
+        }
+    }
 
     #[test]
     fn the_form_shows_what_may_report_a_failure() {
