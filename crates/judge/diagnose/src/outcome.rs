@@ -176,11 +176,11 @@ fn in_vain(case: &Case, findings: &[Finding]) -> Option<Judged> {
 /// A launch that failed behind a run that is whole.
 fn next_launch(case: &Case) -> Option<Judged> {
     let fails = |line: &&Line| {
-        let mut causes = case.book.read(line.speaker, &line.text).into_iter();
         let until_launch = |(cause, role): (usize, Role)| {
             matches!(role, Role::Printed(_)) && case.book.cause(cause).until == Until::Launch
         };
-        case.refuters.is_of_another_launch(line) && causes.any(until_launch)
+        let causes = || case.book.read(line.speaker, &line.text).into_iter();
+        case.refuters.is_of_another_launch(line) && causes().any(until_launch)
     };
     let line = case.lines.iter().find(fails)?.source.text.trim();
     let how = format!("behind the run a launch failed: `{line}`");

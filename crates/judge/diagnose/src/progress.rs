@@ -83,7 +83,7 @@ pub fn progress(run: &Run) -> Vec<Progress> {
         let enough = match one.text().contains("%|") {
             // A full one shows that it got there.
             true => one.text().contains("100%|") || went_on.contains(&one.source.place),
-            false => figures >= 2 && figures * 3 >= words || cells.count() >= 3,
+            false => figures >= 2 && figures * 3 >= words || one.text().contains('|') && cells.count() >= 3,
         };
         let (text, is_row) = (one.text(), figures == words);
         let of_row = || text.split_whitespace().next()?.parse().ok().filter(|_| is_row);
@@ -122,12 +122,17 @@ fn figures(text: &str) -> (usize, usize) {
 
 /// Whether the number behind a word names a process or a device, which says nothing of how far it is.
 fn is_name_of_process(word: &str) -> bool {
-    let word = word.trim_start_matches(|c: char| !c.is_ascii_alphabetic()).to_ascii_lowercase();
-    ["rank", "world_size", "pid", "device", "gpu"].contains(&word.as_str()) || word.ends_with("_rank")
+    const NAMES: [&str; 5] = ["rank", "world_size", "pid", "device", "gpu"];
+    let word = word.trim_start_matches(|c: char| !c.is_ascii_alphabetic());
+    let behind = word.rfind('_').map_or("", |at| &word[at..]);
+    NAMES.iter().any(|name| word.eq_ignore_ascii_case(name)) || behind.eq_ignore_ascii_case("_rank")
 }
 
 /// Whether a word stands in front of a message: a date, a time, `18:25:50,714`, a process, `[19213]`, a place in the program, `[launch_utils.py:327]`.
 fn is_of_head(word: &str) -> bool {
+    if !word.contains(['[', ':', '-']) {
+        return false;
+    }
     let digits = |part: &str| part.bytes().all(|b| b.is_ascii_digit() || matches!(b, b',' | b'.' | b']'));
     let is_time = word.matches(':').count() == 2 && word.trim_start_matches('[').split(':').all(digits);
     let is_process = word.starts_with('[') && word.ends_with(']') && is_number(word);

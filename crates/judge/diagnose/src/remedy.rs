@@ -3,11 +3,20 @@
 
 use crate::case::Case;
 use crate::data::{self, Kind, Surrounding, Surroundings};
+use aho_corasick::AhoCorasick;
 use busbw_model::{Code, Finding, InputKind, Library, Severity};
+use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
 static SURROUNDINGS: LazyLock<Vec<Surrounding>> = LazyLock::new(|| {
     data::built_in::<Surroundings>("surroundings.toml", include_str!("../../../../rules/surroundings.toml")).surrounding
+});
+
+/// What shows each of them in a line, and a searcher for all of it.
+static SIGNS: LazyLock<(Vec<usize>, Option<AhoCorasick>)> = LazyLock::new(|| {
+    let signs = SURROUNDINGS.iter().enumerate().flat_map(|(of, entry)| entry.shown.iter().map(move |text| (of, text)));
+    let (whose, texts): (Vec<usize>, Vec<&String>) = signs.unzip();
+    (whose, AhoCorasick::new(texts).ok())
 });
 
 /// What machines with NVIDIA's GPUs do not have. The other way round, [`crate::vendor`] sees to it.
@@ -40,13 +49,17 @@ pub(crate) fn fit(case: &Case, findings: &mut [Finding]) {
 
 /// The vendor whose GPUs the input shows, or that is known otherwise.
 pub(crate) fn vendor_shown(case: &Case, is_known: bool) -> Option<&'static Surrounding> {
-    let shown = |vendor: &&Surrounding| is_known || is_shown(case, vendor);
-    SURROUNDINGS.iter().filter(|entry| entry.kind == Kind::Vendor).find(shown)
+    let all: Vec<&Surrounding> = if is_known { SURROUNDINGS.iter().collect() } else { shown(case) };
+    all.into_iter().find(|entry| entry.kind == Kind::Vendor)
 }
 
-fn is_shown(case: &Case, surrounding: &Surrounding) -> bool {
-    let says = |text: &String| case.lines.iter().any(|line| line.source.text.contains(text.as_str()));
-    surrounding.shown.iter().any(says)
+/// What lines of the input show, in the order of the rules.
+fn shown(case: &Case) -> Vec<&'static Surrounding> {
+    let (whose, searcher) = &*SIGNS;
+    let Some(searcher) = searcher else { return Vec::new() };
+    let found = case.lines.iter().flat_map(|line| searcher.find_overlapping_iter(&*line.source.text));
+    let shown: BTreeSet<usize> = found.map(|found| whose[found.pattern().as_usize()]).collect();
+    shown.into_iter().map(|of| &SURROUNDINGS[of]).collect()
 }
 
 /// What the input shows of the launcher, network and cloud.
@@ -57,7 +70,7 @@ const ON_EACH_HOST: &str = "mpirun --map-by ppr:1:node";
 
 impl ShownSurroundings {
     fn of(case: &Case) -> Self {
-        ShownSurroundings(SURROUNDINGS.iter().filter(|surrounding| is_shown(case, surrounding)).collect())
+        ShownSurroundings(shown(case))
     }
 
     /// Whether a remedy belongs to a network or cloud of which the input shows another, or does not work on one that it shows.

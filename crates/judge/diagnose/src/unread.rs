@@ -80,22 +80,23 @@ fn is_heading(text: &str) -> bool {
     if text.len() > LONGEST_HEADING || columns(text).is_some() {
         return false;
     }
-    let words = || {
-        let parts = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '/');
-        parts.filter(|word| !word.is_empty()).map(str::to_ascii_lowercase)
+    let has = |known: &[&str]| {
+        let mut words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '/');
+        words.any(|word| known.iter().any(|known| word.eq_ignore_ascii_case(known)))
     };
-    let has = |known: &[&str]| words().any(|word| known.contains(&word.as_str()));
-    let (sized, united, measured) = (has(&SIZES), has(&UNITS), has(&MEASURES));
-    measured && (sized || united) || sized && united
+    let (sized, measured) = (has(&SIZES), has(&MEASURES));
+    sized && measured || (sized || measured) && has(&UNITS)
 }
 
 /// How many columns a row of figures has; `None` of a line that is none.
 fn columns(text: &str) -> Option<usize> {
     let cells = || text.split([' ', '\t', ',', ';', '|']).filter(|cell| !cell.is_empty());
+    if !cells().next().is_some_and(is_figure) {
+        return None;
+    }
     let figures = cells().filter(|cell| is_figure(cell)).count();
     let all = cells().count();
-    let begins = cells().next().is_some_and(is_figure);
-    (begins && figures >= 2 && figures * 2 > all).then_some(all)
+    (figures >= 2 && figures * 2 > all).then_some(all)
 }
 
 /// A number, `N/A` in the place of one, or a size with its unit: `64K`, `4MiB`, `1.5GB`.

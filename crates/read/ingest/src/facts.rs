@@ -5,6 +5,7 @@
 //! assembler, so that the answer is the same whoever scans a block.
 
 use crate::command::ShellLine;
+use crate::cursor::{kept, text};
 use crate::ends::{EndLine, Follower, MOST_SHOWN};
 use crate::inspector::Sample;
 use crate::nccl_log::LogMessage;
@@ -181,6 +182,13 @@ pub(crate) struct WarnLine {
     pub site: Option<String>,
     pub message: String,
     pub text: Box<str>,
+}
+
+impl WarnLine {
+    /// The place in the source and the message of a line.
+    pub fn of((site, message): (Option<&[u8]>, &[u8]), line: &[u8]) -> Self {
+        WarnLine { site: site.map(text), message: text(message.trim_ascii()), text: kept(line) }
+    }
 }
 
 /// A printed line of a shell.

@@ -5,7 +5,6 @@ use crate::ends::exception;
 use crate::speaker;
 use crate::text::is_age;
 use busbw_model::Speaker;
-use memchr::memchr;
 
 /// A label and what is behind it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,7 +82,7 @@ fn is_ctime(text: &str) -> bool {
 
 /// `opt-1_3b.0 [stderr] `, as milabench writes.
 fn of_stream(text: &str) -> Option<(&str, &str)> {
-    let end = memchr(b' ', &text.as_bytes()[..text.len().min(LONGEST + 1)])?;
+    let end = text.bytes().take(LONGEST + 1).position(|byte| byte == b' ')?;
     let rest = text[end + 1..].strip_prefix("[std")?;
     let rest = rest.strip_prefix("out] ").or_else(|| rest.strip_prefix("err] "))?;
     (end > 0).then_some((&text[..end], rest))

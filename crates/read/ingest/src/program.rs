@@ -15,8 +15,8 @@ use crate::notes::{Met, SeenWordings};
 use crate::passed_on::PassedOn;
 use crate::prefix;
 use crate::readers::may_belong;
-use crate::recent::Recent;
-use crate::steps;
+use crate::recent::Hashed;
+use crate::steps::{self, Step};
 use crate::wording::{with_blanks, wording};
 use crate::{command, speaker};
 use busbw_model::Speaker;
@@ -34,8 +34,8 @@ pub(crate) struct Program {
     streams: Streams,
     met: SeenWordings,
     wordings: Wordings,
-    /// Lines that are nothing but a label, and labels in front of messages.
-    labels: Recent<Label, 1024>,
+    /// Lines of late that nobody wants, and labels in front of messages.
+    unwanted_lines: Hashed<Unwanted, REMEMBERED>,
     /// What ranks print alike behind their labels: texts that no reader wants for their form, and texts that show no end.
     unwanted: Texts,
     endless: Texts,
@@ -132,11 +132,13 @@ fn begins_with_word(text: &str) -> Option<&str> {
     text.strip_prefix('[')?.starts_with(|c: char| c.is_ascii_alphabetic()).then_some(text)
 }
 
-/// What is known of a label.
+/// What is known of a line that nobody wants: it shows no more than that its stream goes on.
 #[derive(Clone, Copy, Default)]
-struct Label {
+struct Unwanted {
     wording: u64,
     stream: u32,
+    is_labelled: bool,
+    step: Option<Step>,
 }
 
 /// The wordings of the lines of late.
@@ -155,33 +157,8 @@ impl Wordings {
     }
 }
 
-/// Texts of late, by hash.
-struct Texts(Vec<u64>);
-
-impl Default for Texts {
-    fn default() -> Self {
-        Texts(vec![0; REMEMBERED])
-    }
-}
-
-impl Texts {
-    fn slot(&mut self, text: u64) -> &mut u64 {
-        &mut self.0[(text >> (u64::BITS - REMEMBERED.ilog2())) as usize]
-    }
-
-    fn knows(&mut self, text: u64) -> bool {
-        *self.slot(text) == text
-    }
-
-    /// Whether a text is known or, where it is not, `is_one`, and is remembered then.
-    fn has(&mut self, text: u64, is_one: impl FnOnce() -> bool) -> bool {
-        let slot = self.slot(text);
-        if *slot != text && is_one() {
-            *slot = text;
-        }
-        *slot == text
-    }
-}
+/// Texts of late.
+type Texts = Hashed<(), REMEMBERED>;
 
 /// What a text is by its form.
 #[derive(Default)]
@@ -256,7 +233,7 @@ impl Program {
 
     /// Takes a line in which nothing of NCCL's stands; false when something may.
     pub fn takes(&mut self, line: &[u8], number: u32, facts: &mut BlockFacts) -> bool {
-        if self.takes_label(line, number, facts) {
+        if self.takes_again(line, number, facts) {
             return true;
         }
         let found = wording(line);
@@ -269,7 +246,7 @@ impl Program {
 
     /// Takes a part of a line: a program's line, a piece of a table row, a launcher's label.
     pub fn piece(&mut self, piece: &[u8], number: u32, facts: &mut BlockFacts) {
-        if self.takes_label(piece, number, facts) {
+        if self.takes_again(piece, number, facts) {
             return;
         }
         let found = wording(piece);
@@ -282,16 +259,20 @@ impl Program {
         self.met.meet(wording, 0).may_be_kept
     }
 
-    /// Takes a text that is a label of late and nothing else.
-    fn takes_label(&mut self, text: &[u8], number: u32, facts: &mut BlockFacts) -> bool {
-        let Some(Label { wording, stream }) = self.labels.of(text) else { return false };
-        if !self.tracebacks.pass() {
+    /// Takes a text of late that nobody wants, where no traceback or message is open.
+    fn takes_again(&mut self, text: &[u8], number: u32, facts: &mut BlockFacts) -> bool {
+        let known = self.unwanted_lines.of(FxBuildHasher.hash_one(text));
+        let known = known.filter(|known| known.is_labelled || self.passed_on.is_empty());
+        let Some(Unwanted { wording, stream, step, .. }) = known.filter(|_| self.tracebacks.pass()) else {
             return false;
-        }
+        };
         let Met { may_be_kept, since } = self.met.meet(wording, number);
         self.last_lines.take(stream, number, text);
         if !self.last_lines.goes_on(stream, number, since) {
             facts.first_lines.push(FirstLine { stream, line: number, wording });
+        }
+        if let Some(step) = step {
+            facts.loops.take(&step, number);
         }
         if may_be_kept {
             let said = StatementFact { by: Speaker::Program, wording, text: kept(text) };
@@ -333,10 +314,10 @@ impl Program {
         let passed_on = is_passed_on.then(|| Arc::clone(&self.passed_on));
         let stream = passed_on.as_deref().unwrap_or(peeled.stream);
         let text = FxBuildHasher.hash_one(body);
-        let form = if self.unwanted.knows(text) { Form::default() } else { Form::of(body) };
+        let form = if self.unwanted.of(text).is_some() { Form::default() } else { Form::of(body) };
         let is_formless = form.is_none();
         if is_formless {
-            *self.unwanted.slot(text) = text;
+            self.unwanted.remember(text, ());
         }
         let may_be_logged = of_alike.may_be_logged || untagged.is_some();
         let is_of_format = form.is_of_format;
@@ -346,11 +327,13 @@ impl Program {
             _ => Speaker::Program,
         };
         let line = Line { stream, body, text, plain, number, wording, wanted, by, may_be_logged, is_of_format };
-        self.speaks(&line, form.begins, facts);
-        let is_label = body.is_empty() && !peeled.stream.is_empty() && untagged.is_none();
-        if is_label && is_formless && of_alike.is_plain && wanted == Wanted::default() {
-            let stream = self.stream(peeled.stream, facts);
-            self.labels.remember_text(plain, Label { wording, stream });
+        let is_idle = self.tracebacks.is_idle();
+        let step = self.speaks(&line, form.begins, facts);
+        let is_unwanted = is_formless && of_alike.is_plain && wanted == Wanted::default() && !may_be_logged;
+        if is_unwanted && is_idle && !is_passed_on && by == Speaker::Program {
+            let (is_labelled, stream) = (!stream.is_empty(), self.stream(stream, facts));
+            let text = FxBuildHasher.hash_one(plain);
+            self.unwanted_lines.remember(text, Unwanted { wording, stream, is_labelled, step });
         }
         if let Some(version) = form.version {
             let said = MessageLine { said: LogMessage::Version(version), text: kept(plain) };
@@ -376,8 +359,8 @@ impl Program {
         }
     }
 
-    /// Who speaks a line, and whether it shows an end, or that a loop goes on.
-    fn speaks(&mut self, line: &Line, mut begins: Option<EndLine>, facts: &mut BlockFacts) {
+    /// Who speaks a line, and whether it shows an end, or that a loop goes on: its step.
+    fn speaks(&mut self, line: &Line, mut begins: Option<EndLine>, facts: &mut BlockFacts) -> Option<Step> {
         let Line { stream, body, text, plain, number, wording, wanted, by, may_be_logged, is_of_format } = *line;
         let Met { may_be_kept, since } = self.met.meet(wording, number);
         let last = self.tracebacks.ends(stream, (body, may_be_logged), begins.as_mut());
@@ -388,8 +371,14 @@ impl Program {
             let logged = || if last { None } else { ends::logged(body.trim_start(), is_of_program) };
             ends::read(body, last).or_else(logged)
         };
-        let mut may_end = || wanted.end && !quoted && !self.endless.has(text, || read(false).is_none());
-        let end = begins.or_else(|| if last || may_end() { read(last) } else { None });
+        let mut may_end = || {
+            let is_endless = self.endless.of(text).is_some() || read(false).is_none();
+            if is_endless {
+                self.endless.remember(text, ());
+            }
+            !is_endless
+        };
+        let end = begins.or_else(|| if last || wanted.end && !quoted && may_end() { read(last) } else { None });
         let by = if self.tracebacks.is_python(stream, end.as_ref()) { Speaker::Python } else { by };
         if matches!(joined.last(), Some(EndLine::Exception { .. })) {
             self.tracebacks.ended(stream);
@@ -422,6 +411,7 @@ impl Program {
         if may_be_kept {
             facts.of_nobody(number, Fact::Statement(Box::new(StatementFact { by, wording, text: kept(plain) })));
         }
+        step
     }
 
     fn stream(&mut self, stream: &str, facts: &mut BlockFacts) -> u32 {

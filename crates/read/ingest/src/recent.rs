@@ -69,6 +69,32 @@ impl<T> Slot<T> {
     }
 }
 
+/// Texts of which the hash suffices, and what is known of each, as many as `MOST`, a power of two. A text takes the place of another.
+pub(crate) struct Hashed<T, const MOST: usize> {
+    slots: Vec<(u64, T)>,
+}
+
+impl<T: Copy + Default, const MOST: usize> Default for Hashed<T, MOST> {
+    fn default() -> Self {
+        Hashed { slots: vec![(0, T::default()); MOST] }
+    }
+}
+
+impl<T: Copy, const MOST: usize> Hashed<T, MOST> {
+    pub fn of(&self, text: u64) -> Option<T> {
+        let (known, what) = self.slots[Self::place(text)];
+        (known == text).then_some(what)
+    }
+
+    pub fn remember(&mut self, text: u64, what: T) {
+        self.slots[Self::place(text)] = (text, what);
+    }
+
+    fn place(text: u64) -> usize {
+        (text >> (u64::BITS - MOST.ilog2())) as usize
+    }
+}
+
 fn by_start(line: &[u8]) -> Option<u64> {
     let words = line.first_chunk::<START>()?.as_chunks::<8>().0;
     Some(words.iter().fold(0, |sum: u64, word| (sum ^ u64::from_le_bytes(*word)).wrapping_mul(FACTOR)))

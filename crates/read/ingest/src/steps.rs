@@ -4,7 +4,7 @@
 //! end: of each wording a block tells its first line, its last line and where it went on last, and so do all blocks together.
 //! A bar of progress is a loop too, of its stream and label.
 
-use crate::wording::wording;
+use crate::wording::{first_digit, wording};
 use busbw_model::Place;
 use rustc_hash::{FxBuildHasher, FxHashMap};
 use std::hash::BuildHasher;
@@ -132,32 +132,38 @@ pub(crate) fn bar(stream: &str, text: &str) -> Option<Step> {
     Some(Step { wording, numbers, is_bar: true })
 }
 
+/// Takes the next word that has digits.
+fn next_with_digits<'t>(rest: &mut &'t [u8]) -> Option<&'t [u8]> {
+    let digit = first_digit(rest)?;
+    let start = rest[..digit].iter().rposition(u8::is_ascii_whitespace).map_or(0, |blank| blank + 1);
+    let length = rest[digit..].iter().position(u8::is_ascii_whitespace).unwrap_or(rest.len() - digit);
+    let (word, behind) = rest[start..].split_at(digit - start + length);
+    *rest = behind;
+    Some(word)
+}
+
 /// The first numbers of a line, times and dates left out, and how many there are.
 fn numbers(text: &str) -> (Numbers, usize) {
     /// That of FNV-1a, whose hash of nothing is not 0.
     const FACTOR: u32 = 0x0100_0193;
     const NOTHING: u32 = 0x811c_9dc5;
+    let is_of_number = |byte: &u8| byte.is_ascii_digit() || *byte == b'.';
     let (mut found, mut count) = (Numbers::default(), 0);
-    let words = text.as_bytes().split(u8::is_ascii_whitespace);
-    for word in words.filter(|word| word.iter().any(u8::is_ascii_digit)) {
-        if count == found.len() {
-            break;
-        }
-        let is_digit = |at: Option<usize>| at.and_then(|at| word.get(at)).is_some_and(u8::is_ascii_digit);
-        let begins = count;
-        let (mut hash, mut open) = (NOTHING, false);
-        for (at, byte) in word.iter().chain([&b' ']).enumerate() {
-            if byte.is_ascii_digit() || *byte == b'.' {
-                hash = (hash ^ u32::from(*byte)).wrapping_mul(FACTOR);
-                open |= *byte != b'.';
-                continue;
-            }
-            if open && count < found.len() {
-                found[count] = hash;
+    let mut rest = text.as_bytes();
+    while count < found.len()
+        && let Some(word) = next_with_digits(&mut rest)
+    {
+        let (begins, mut at) = (count, 0);
+        while let Some(start) = word[at..].iter().position(is_of_number) {
+            let run = &word[at + start..];
+            let (run, behind) = run.split_at(run.iter().position(|byte| !is_of_number(byte)).unwrap_or(run.len()));
+            at = word.len() - behind.len();
+            if count < found.len() && run.iter().any(u8::is_ascii_digit) {
+                found[count] = run.iter().fold(NOTHING, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(FACTOR));
                 count += 1;
             }
-            (hash, open) = (NOTHING, false);
-            if matches!(byte, b':' | b'-') && is_digit(at.checked_sub(1)) && is_digit(Some(at + 1)) {
+            let is_of_time = matches!(behind, [b':' | b'-', b'0'..=b'9', ..]);
+            if is_of_time && run.last().is_some_and(u8::is_ascii_digit) {
                 found[begins..].fill(0);
                 count = begins;
                 break;

@@ -39,6 +39,17 @@ pub(crate) fn wording_without_hex(message: &[u8]) -> u64 {
     if memchr_iter(b'x', message).any(is_hex) { FxBuildHasher.hash_one(message) } else { wording(message) }
 }
 
+/// Where the first digit of a text stands.
+pub(crate) fn first_digit(text: &[u8]) -> Option<usize> {
+    let (words, rest) = text.as_chunks::<8>();
+    let in_word = |(at, word): (usize, &[u8; 8])| {
+        let digits = digits(u64::from_le_bytes(*word));
+        (digits != 0).then(|| 8 * at + digits.trailing_zeros() as usize / 8)
+    };
+    let in_rest = || Some(8 * words.len() + rest.iter().position(u8::is_ascii_digit)?);
+    words.iter().enumerate().find_map(in_word).or_else(in_rest)
+}
+
 /// A text with one digit for each number.
 pub(crate) fn without_numbers(text: &[u8]) -> Vec<u8> {
     let mut plain = Vec::with_capacity(text.len());
@@ -146,6 +157,7 @@ mod tests {
             let same = without_numbers(one) == without_numbers(other);
             prop_assert_eq!(wording(one) == wording(other), same);
             prop_assert_eq!(wording(one), wording(&without_numbers(one)));
+            prop_assert_eq!(first_digit(one), one.iter().position(u8::is_ascii_digit));
         }
     }
 }

@@ -123,8 +123,9 @@ fn is_shown(known: &Fault, fault: &KnownFault) -> bool {
 /// A fault that hit a run, with the line that shows it.
 pub fn hits<'a>(case: &Case<'a>, known: &Situation) -> Vec<(&'a Fault, KnownFault, Evidence)> {
     let hit = |fault: &'a Fault| {
+        let may_hit = fault.text.as_ref().is_some_and(|text| known.may_show(text));
+        let found = may_hit.then(|| known_fault(known, fault, true)).flatten()?;
         let line = shown(case, fault)?;
-        let found = known_fault(known, fault, true)?;
         let evidence = Evidence::noted(line.source.clone(), format!("what {} prints", fault.component.title()));
         Some((fault, found, evidence))
     };

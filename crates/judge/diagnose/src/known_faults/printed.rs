@@ -1,7 +1,7 @@
 //! Lines of a run in which thousands of texts are looked for.
 
 use crate::data::Template;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::ops::Bound;
 
 #[derive(Debug, Clone, Default)]
@@ -23,7 +23,7 @@ impl Printed {
         self.may_have(text) && self.lines.iter().any(|line| text.is_in(line) && is_on(line))
     }
 
-    fn may_have(&self, text: &Template) -> bool {
+    pub(super) fn may_have(&self, text: &Template) -> bool {
         let first = text.pieces().first().and_then(|piece| words(piece).next()).filter(|_| !text.begins_open());
         let begins = |first: &str| {
             let mut from = self.words.range::<str, _>((Bound::Included(first), Bound::Unbounded));
@@ -35,10 +35,11 @@ impl Printed {
 
 impl Extend<String> for Printed {
     fn extend<T: IntoIterator<Item = String>>(&mut self, lines: T) {
-        for line in lines {
-            self.words.extend(words(&line).map(str::to_owned));
-            self.lines.push(line);
-        }
+        let before = self.lines.len();
+        self.lines.extend(lines);
+        // Most words come again, and a look into a set by hash is quicker.
+        let new: HashSet<&str> = self.lines[before..].iter().flat_map(|line| words(line)).collect();
+        self.words.extend(new.into_iter().map(str::to_owned));
     }
 }
 

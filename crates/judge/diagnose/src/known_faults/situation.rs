@@ -189,6 +189,11 @@ impl Situation {
         texts.iter().filter(|text| self.printed.has(text)).count()
     }
 
+    /// Whether the run may have a text; quicker than to look.
+    pub(super) fn may_show(&self, text: &Template) -> bool {
+        self.printed.may_have(text)
+    }
+
     /// Versions that a text states, of what prints none of its own. Of a branch (`2.29`) all releases that the tables name.
     pub fn states(&mut self, stated: Vec<PrintedVersion>, faults: &[Fault]) {
         let printed: BTreeSet<Component> = self.versions.keys().copied().collect();

@@ -90,8 +90,8 @@ impl Refuters {
         let ended_well = succeeded.iter().map(|(_, end)| *end).chain(launches.given_up.iter().copied()).collect();
         let ranks = Ranks::of(run);
         let failed = last_failures(run, &ranks);
-        let launchers =
-            run.statements.iter().filter(|one| KNOWN.launchers.iter().any(|word| one.text().starts_with(word)));
+        let is_of_launcher = |text: &str| KNOWN.launchers.iter().any(|word| text.starts_with(word));
+        let launchers = run.statements.iter().filter(|one| is_of_launcher(one.text()));
         let waited = run.ends.iter().filter(|end| end.source.text.contains(TIMED_OUT));
         let listed = run.ends.iter().filter(|end| end.told_by == EndTeller::List);
         let mut refuters = Refuters {

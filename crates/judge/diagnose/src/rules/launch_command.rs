@@ -21,10 +21,14 @@ impl<'a> Launch<'a> {
     }
 
     fn read(line: &'a Line<'a>) -> Option<Self> {
+        const LAUNCHERS: [&str; 4] = ["mpirun", "mpiexec", "srun", "prun"];
+        if line.speaker != Speaker::Program || !LAUNCHERS.iter().any(|launcher| line.text.contains(launcher)) {
+            return None;
+        }
         let words: Vec<&str> = line.text.split_whitespace().collect();
-        let at = words.iter().position(|w| ["mpirun", "mpiexec", "srun", "prun"].iter().any(|l| w.ends_with(l)))?;
+        let at = words.iter().position(|word| LAUNCHERS.iter().any(|launcher| word.ends_with(launcher)))?;
         let processes = processes(words[at], &words[at + 1..]);
-        (line.speaker == Speaker::Program && words.len() > at + 1).then_some(Launch { line, processes })
+        (words.len() > at + 1).then_some(Launch { line, processes })
     }
 }
 

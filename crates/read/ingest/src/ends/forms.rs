@@ -164,7 +164,7 @@ fn bare_signal(line: &str, signal: &str) -> Option<RankEnd> {
 fn library(line: &str) -> Option<String> {
     const OF_THE_SYSTEM: [&str; 5] = ["libc.so", "libpthread", "ld-linux", "libc-", "libucs.so"];
     let of_open_mpi = || line.strip_prefix('[')?.split_once("] [")?.1.trim_start().split_once("] ");
-    let of_ucx = || line.split_once("  /").filter(|_| line.ends_with(']') && line.contains("+0x"));
+    let of_ucx = || Some(line).filter(|line| line.ends_with(']') && line.contains("+0x"))?.split_once("  /");
     let (number, path) = of_open_mpi().or_else(of_ucx)?;
     number.parse::<u32>().ok()?;
     let name = path.split('(').next()?.rsplit('/').next()?;
@@ -174,7 +174,7 @@ fn library(line: &str) -> Option<String> {
 
 /// The function of such a frame, unless it is a crash handler's, or the C library's, of which the nearest name may be any.
 fn function(line: &str) -> Option<String> {
-    let (number, rest) = line.split_once(" 0x")?;
+    let (number, rest) = parted(line, finder!(b" 0x"))?;
     let (address, rest) = rest.split_once(' ')?;
     let (function, file) = rest.split_once("()  ")?;
     let is_frame = number.parse::<u32>().is_ok() && address.len() == 16 && file.contains(':');

@@ -2,7 +2,8 @@
 //! Quantum ESPRESSO, sanitizers. Some tell the reason in the line below.
 
 use super::codes::{by_signal, crashed, signal_named};
-use crate::text::leading;
+use crate::cursor::finder;
+use crate::text::{leading, parted};
 use busbw_model::{Ended, RankEnd};
 
 pub(super) fn read(line: &str) -> Option<RankEnd> {
@@ -64,7 +65,7 @@ fn assertion(line: &str) -> Option<RankEnd> {
 
 /// `------- Partition 0 Processor 3 Exiting: Called CmiAbort ------`, of old with more dashes and no partition (Charm++ `machine-common-core.C`).
 fn charm(line: &str) -> Option<RankEnd> {
-    let (head, why) = line.trim_matches('-').split_once(" Exiting: ")?;
+    let (head, why) = parted(line.trim_matches('-'), finder!(b" Exiting: "))?;
     let rank = leading(head.rsplit_once("Processor ")?.1)?;
     let is_failure = ["Called CmiAbort", "Caught Signal"].contains(&why.trim());
     (is_failure && line.starts_with("---") && line.trim_end().ends_with("---"))
@@ -133,7 +134,7 @@ fn libraries(line: &str) -> Option<RankEnd> {
         let (rank, what) = said.trim_end().strip_suffix(" !!!")?.split_once("::")?;
         return Some(RankEnd { ranks: vec![rank.parse().ok()?], ..RankEnd::of(crashed(what)) });
     }
-    if let Some((place, said)) = line.split_once(": error: ") {
+    if let Some((place, said)) = parted(line, finder!(b": error: ")) {
         let (file, number) = place.rsplit_once(':')?;
         let is_chapel = file.ends_with(".chpl") && !file.contains(' ') && number.parse::<u32>().is_ok();
         return is_chapel.then(|| RankEnd::of(crashed(&format!("{said} ({place})"))));

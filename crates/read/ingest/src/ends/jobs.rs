@@ -152,9 +152,11 @@ fn queued(line: &str) -> Option<(&str, Ended)> {
         ("TO", "TIMEOUT"),
         ("DL", "DEADLINE"),
     ];
+    // Few lines begin with the number of a job, and many are long.
+    line.split_whitespace().next().filter(|job| is_job(job))?;
     let words: Vec<&str> = line.split_whitespace().collect();
     let [job, .., short, time, nodes, reason] = words[..] else { return None };
-    let is_row = is_job(job) && time.contains(':') && is_number(nodes);
+    let is_row = time.contains(':') && is_number(nodes);
     let (_, state) = STATES.iter().find(|(name, _)| *name == short).filter(|_| is_row && reason.starts_with('('))?;
     Some((job, by_state(state, "", "")?))
 }

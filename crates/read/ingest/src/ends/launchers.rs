@@ -281,7 +281,7 @@ fn horovod(line: &str) -> Option<RankEnd> {
 /// exit-timeout=30s has expired` (`src/shell/doom.c`), of the kernel's limit of memory: `… ERROR: oom: Memory cgroup out of memory: killed 1 task on n1.`
 /// (`src/shell/oom.c`), and why it ended a job: `3602.1s: job.exception type=timeout severity=0 resource allocation expired`.
 fn flux(line: &str) -> Option<RankEnd> {
-    let (time, rest) = line.split_once("s: ")?;
+    let (time, rest) = parted(line, finder!(b"s: "))?;
     time.parse::<f64>().ok()?;
     if let Some(exception) = rest.strip_prefix("job.exception type=") {
         let (kind, said) = exception.split_once(" severity=0 ")?;

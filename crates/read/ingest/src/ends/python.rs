@@ -251,9 +251,14 @@ impl Follower {
         self.open.is_empty() && self.survived.is_empty() && self.message.is_empty() && self.before.1.is_empty()
     }
 
-    /// Takes a line that is empty but for its label, where no traceback or message is open.
+    /// Whether no traceback or message is open.
+    pub fn is_idle(&self) -> bool {
+        self.open.is_empty() && self.message.is_empty()
+    }
+
+    /// Takes a line that begins nothing and has no level, where no traceback or message is open.
     pub fn pass(&mut self) -> bool {
-        let passes = self.open.is_empty() && self.message.is_empty();
+        let passes = self.is_idle();
         if passes {
             self.remember("", "");
         }

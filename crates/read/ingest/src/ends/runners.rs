@@ -3,8 +3,9 @@
 
 use super::codes::{by_failure, by_signal, by_status, shell_signal, signal_named};
 use super::jobs;
+use crate::cursor::finder;
 use crate::evidence::KNOWN;
-use crate::text::{leading, part_digits};
+use crate::text::{leading, part_digits, parted};
 use busbw_model::{EndTeller, Ended, RankEnd};
 
 /// A form of them.
@@ -125,7 +126,7 @@ fn coded(line: &str) -> Option<Ended> {
 /// GNU time's `Command terminated by signal 9`, xargs' `xargs: python: terminated by signal 9`, fish's `fish: Job 1, 'python train.py' terminated by signal
 /// SIGKILL (Forced quit)`.
 fn signalled(line: &str) -> Option<Ended> {
-    let (who, signal) = line.split_once(" terminated by signal ")?;
+    let (who, signal) = parted(line, finder!(b" terminated by signal "))?;
     let is_runner = who == "Command" || who.starts_with("xargs: ") || who.starts_with("fish: ");
     let number = leading(signal).or_else(|| signal_named(signal)).filter(|_| is_runner)?;
     Some(by_signal(number, &format!("signal {number}")))
@@ -134,7 +135,7 @@ fn signalled(line: &str) -> Option<Ended> {
 /// `make: *** [Makefile:12: train] Error 137`, `make[1]: *** [train] Segmentation fault (core dumped)`. What it ignores it says without the stars, or with
 /// that word behind.
 fn make(line: &str) -> Option<Ended> {
-    let (who, target) = line.split_once(": *** [")?;
+    let (who, target) = parted(line, finder!(b": *** ["))?;
     let (_, said) = target.split_once("] ").filter(|_| who.starts_with("make") || who.starts_with("gmake"))?;
     if let Some(code) = said.strip_prefix("Error ") {
         return by_failure(code).filter(|_| part_digits(code).1.is_empty());
@@ -156,7 +157,7 @@ fn named(line: &str) -> Option<Ended> {
     if let Some(replica) = line.strip_prefix("The replica ") {
         return by_failure(replica.split_once(" exited with a non-zero status of ")?.1);
     }
-    let (name, code) = line.split_once(" exited with code ")?;
+    let (name, code) = parted(line, finder!(b" exited with code "))?;
     let behind = part_digits(code).1;
     let is_whole = behind.is_empty() || behind.starts_with(" (");
     let name = name.trim_end_matches([' ', '|']);
@@ -168,7 +169,7 @@ fn named(line: &str) -> Option<Ended> {
 /// INFO     Job finished: FAILED` or `SUCCEEDED` (`torchx/cli/cmd_run.py`).
 fn platform(line: &str) -> Option<Ended> {
     if let Some((_, error)) =
-        line.split_once(" msg=\"sub-process exited\"").and_then(|(_, rest)| rest.split_once(" error=\""))
+        parted(line, finder!(b" msg=\"sub-process exited\"")).and_then(|(_, rest)| rest.split_once(" error=\""))
     {
         let error = error.strip_suffix('"')?;
         return match error.strip_prefix("exit status ") {
@@ -184,9 +185,8 @@ fn platform(line: &str) -> Option<Ended> {
     if let Some(process) = line.strip_prefix("Execution failed. User process '") {
         return by_failure(process.split_once("' exited with status code ")?.1);
     }
-    let (head, state) = line.split_once(" Job finished: ")?;
+    let (_, state) = Some(line).filter(|line| line.starts_with("torchx "))?.split_once(" Job finished: ")?;
     match state {
-        _ if !head.starts_with("torchx ") => None,
         "FAILED" => Some(Ended::Exit(None)),
         "SUCCEEDED" => Some(Ended::Success),
         _ => None,
@@ -197,7 +197,7 @@ fn platform(line: &str) -> Option<Ended> {
 /// 'exit-code'.`, `train.service: Deactivated successfully.` (`src/core/unit.c`, `unit_log_success`; before version 246 `Succeeded.`). What ends of
 /// SIGTERM was stopped.
 fn unit(line: &str) -> Option<Ended> {
-    let (before, said) = line.split_once(".service: ")?;
+    let (before, said) = parted(line, finder!(b".service: "))?;
     if before.rsplit(' ').next().is_some_and(|unit| KNOWN.is_beside(unit)) {
         return None;
     }
@@ -218,7 +218,9 @@ fn unit(line: &str) -> Option<Ended> {
 
 /// supervisord's `exited: train (exit status 1; not expected)`, kubectl's of a pod that it attached to: `pod default/train-0 terminated (Error)`.
 fn service(line: &str) -> Option<Ended> {
-    if let Some((_, reason)) = line.split_once("exited: ").filter(|_| line.ends_with("; not expected)")) {
+    if line.ends_with("; not expected)")
+        && let Some((_, reason)) = line.split_once("exited: ")
+    {
         let (_, how) = reason.split_once(" (").filter(|(program, _)| !KNOWN.is_beside(program))?;
         return match how.strip_prefix("terminated by ") {
             Some(signal) => signal_named(signal).map(|number| by_signal(number, &format!("signal {number}"))),

@@ -12,7 +12,7 @@ use crate::passed_on::PassedOn;
 use crate::prefix::{self, MARKER, Message, Piece, SpeakerRef, pieces};
 use crate::program::Program;
 use crate::readers::DUMP_STREAM;
-use crate::recent::Recent;
+use crate::recent::{Hashed, Recent};
 use crate::source::Block;
 use crate::wording::{wording, wording_without_hex};
 use crate::{ends, inspector};
@@ -73,9 +73,11 @@ pub(crate) struct Scanner {
     statements: FxHashMap<u64, bool>,
     /// The number of the statement that is read, where all ranks of its host make it.
     once: Option<u64>,
-    /// By hash of speaker, place in the source and wording.
+    /// By hash of the speaker and what it [`said`].
     warnings: FxHashMap<u64, u32>,
     next_warning: u32,
+    /// What lines say that stand behind known prefixes of warnings, as [`said`] tells it.
+    warned: Hashed<u64, 4096>,
     program: Program,
 }
 
@@ -215,15 +217,19 @@ impl Scanner {
 
     /// A warning behind a known prefix, if nothing else landed in the line.
     fn known_warning(&mut self, line: &[u8], head: Head, rest: &[u8]) -> bool {
-        let Some((site, text)) = prefix::warned(rest) else { return false };
-        if prefix::has_level(text) || may_wrap(line) {
-            return false;
-        }
+        let read = || {
+            let (site, text) = prefix::warned(rest).filter(|(_, text)| !prefix::has_level(text))?;
+            Some((Some(site), without_repetition(text)))
+        };
+        let text = FxBuildHasher.hash_one(rest);
+        let said = self.warned.of(text).or_else(|| read().map(said));
+        let Some(said) = said.filter(|_| !may_wrap(line)) else { return false };
+        self.warned.remember(text, said);
         if head.label > 0 {
             self.program.piece(&line[..usize::from(head.label)], self.line, &mut self.facts);
         }
         self.count_line(head.speaker, head.clean);
-        self.warning(head.speaker, Some(site), without_repetition(text), line);
+        self.warning(head.speaker, said, || WarnLine::of(read().unwrap_or_default(), line));
         true
     }
 
@@ -338,17 +344,17 @@ impl Scanner {
         match message.level {
             Level::Warn => {
                 self.remember_warning(line, speaker, message);
-                self.warning(speaker, message.site, message.text, line);
+                let warning = (message.site, message.text);
+                self.warning(speaker, said(warning), || WarnLine::of(warning, line));
             }
             Level::Info => self.info(speaker, message.text, line),
             Level::Other => {}
         }
     }
 
-    fn warning(&mut self, speaker: u32, site: Option<&[u8]>, message: &[u8], line: &[u8]) {
+    fn warning(&mut self, speaker: u32, said: u64, new: impl FnOnce() -> WarnLine) {
         self.facts.warn_lines += 1;
-        let said = message.trim_ascii();
-        let key = FxBuildHasher.hash_one((speaker, site, wording_without_hex(said)));
+        let key = FxBuildHasher.hash_one((speaker, said));
         let number = self.warnings.get(&key).copied().unwrap_or_else(|| {
             if self.warnings.len() >= MOST_CACHED {
                 self.warnings.clear(); // what comes back gets a second number, which stands for the same warning
@@ -356,8 +362,7 @@ impl Scanner {
             let next = self.next_warning;
             self.next_warning += 1;
             self.warnings.insert(key, next);
-            let warn = WarnLine { site: site.map(text), message: text(said), text: kept(line) };
-            self.facts.new_warnings.push(warn);
+            self.facts.new_warnings.push(new());
             next
         });
         self.push(speaker, Fact::Warn(number));
@@ -483,6 +488,11 @@ impl Scanner {
         self.facts.new_hosts.push(lossy(name).into());
         host
     }
+}
+
+/// A number for what a warning says: its place in the source and its wording.
+fn said((site, message): (Option<&[u8]>, &[u8])) -> u64 {
+    FxBuildHasher.hash_one((site, wording_without_hex(message.trim_ascii())))
 }
 
 #[cfg(test)]
