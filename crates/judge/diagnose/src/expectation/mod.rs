@@ -19,8 +19,8 @@ use crate::UserFacts;
 use crate::case::{Case, Test};
 use crate::rules::{environment, sound};
 use busbw_model::{
-    BenchTable, Code, Collective, EnvSetting, Evidence, Expected, ExpectedRow, ExpectedTable, Finding, GBps, Gain,
-    GdrUse, Judged, Judgement, Reached, Severity, Subject,
+    Algorithm, BenchTable, Code, Collective, EnvSetting, Evidence, Expected, ExpectedRow, ExpectedTable, Finding, GBps,
+    Gain, GdrUse, Judged, Judgement, Reached, Severity, Subject,
 };
 use busbw_predict::cluster::NetTransport;
 use busbw_predict::{Cluster, PredictionRow, predict, predict_over};
@@ -97,10 +97,16 @@ fn prospect<'a>(
         let direct = direct.into_iter().filter_map(|cluster| Hypothesis::of(test, collective, cluster, known));
         hypotheses.extend(direct.filter(|one| one.fit == Fit::Below));
     }
-    // What a variable costs is no yardstick.
+    // What a variable costs is no yardstick. Of algorithm and protocol none chooses where ranks send to each other.
+    let is_sent = hypotheses.iter().all(|one| one.largest.algorithm == Algorithm::PointToPoint);
+    let hindering: Vec<&EnvSetting> = hindering
+        .iter()
+        .copied()
+        .filter(|set| !(is_sent && environment::CHOICES.contains(&set.name.as_str())))
+        .collect();
     let over_tcp = |one: &Hypothesis| one.cluster.nics.as_ref().is_some_and(|nics| nics.transport == NetTransport::Tcp);
     let on_sockets = has_nics() && hypotheses.iter().all(over_tcp);
-    let free = setting::unhindered(case, test, given, hindering, on_sockets).into_iter();
+    let free = setting::unhindered(case, test, given, &hindering, on_sockets).into_iter();
     let free: Vec<_> = free.filter_map(|cluster| Hypothesis::of(test, collective, cluster, known)).collect();
     let is_held = !free.is_empty() && free.iter().all(|one| one.fit == Fit::Below);
     let sets: Vec<Set> = hindering.iter().map(|setting| Set::of(setting)).collect();
