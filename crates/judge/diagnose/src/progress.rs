@@ -35,12 +35,9 @@ pub fn counts_on(progress: &[Progress], place: Place) -> bool {
 
 /// The words of a line without its figures: those of the lines of one loop are alike.
 pub fn loop_of(line: &str) -> String {
-    line.chars()
-        .filter(|c| {
-            !c.is_ascii_digit()
-                && !matches!(c, '.' | ',' | '-' | '+' | ' ' | '█' | '▏' | '▎' | '▍' | '▌' | '▋' | '▊' | '▉')
-        })
-        .collect()
+    /// What bars of progress are drawn with, and what stands in figures and between columns.
+    const CHANGES: &str = "0123456789.,-+ █▏▎▍▌▋▊▉";
+    line.chars().filter(|c| !CHANGES.contains(*c)).collect()
 }
 
 /// The step of a training that a line counts: what watches a machine prints numbers again and again as well, and goes on where the training hangs.
