@@ -9,6 +9,7 @@ mod fabric;
 mod judge;
 mod latency;
 mod question;
+mod reached;
 mod setting;
 mod suspects;
 mod trial;
@@ -17,7 +18,7 @@ pub(crate) mod uneven;
 
 use crate::UserFacts;
 use crate::case::{Case, Test};
-use crate::rules::{environment, sound};
+use crate::rules::environment;
 use busbw_model::{
     Algorithm, BenchTable, Code, Collective, EnvSetting, Evidence, Expected, ExpectedRow, ExpectedTable, Finding, GBps,
     Gain, GdrUse, Judged, Judgement, Reached, Severity, Subject,
@@ -26,6 +27,7 @@ use busbw_predict::cluster::NetTransport;
 use busbw_predict::{Cluster, PredictionRow, predict, predict_over};
 use judge::{Congestions, Fit, Hypothesis};
 use latency::Late;
+use reached::as_expected;
 pub(crate) use suspects::{costs_speed, shows_in_speed};
 use trial::{Set, Trial};
 use trough::Trough;
@@ -215,47 +217,6 @@ pub(crate) fn judge(case: &Case, prospects: &[Prospect], findings: &mut Vec<Find
     told.extend(unlike.filter_map(Prospect::slow_stretch));
     findings.splice(0..0, told);
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
-}
-
-/// A finding per kind of run that reaches what it should, however many tables show it.
-fn as_expected(judged: &[&Prospect]) -> Vec<Finding> {
-    let mut alike: Vec<(Collective, String, Vec<&Prospect>)> = Vec::new();
-    let passed = |prospect: &&&Prospect| prospect.outcome() == Judgement::Passed && !prospect.is_compared();
-    for prospect in judged.iter().filter(passed) {
-        let how = prospect.how();
-        match alike.iter_mut().find(|(collective, other, _)| *collective == prospect.collective && *other == how) {
-            Some((.., members)) => members.push(prospect),
-            None => alike.push((prospect.collective, how, vec![prospect])),
-        }
-    }
-    alike.into_iter().filter_map(|(collective, how, members)| reached(collective, &how, &members)).collect()
-}
-
-fn reached(collective: Collective, how: &str, members: &[&Prospect]) -> Option<Finding> {
-    let first = members.first()?;
-    let Expected { busbw: expected, bottleneck, .. } = first.expected();
-    let plateau = |prospect: &&Prospect| prospect.test.curve.plateau.0;
-    let low = members.iter().map(plateau).fold(f64::INFINITY, f64::min);
-    let high = GBps(members.iter().map(plateau).fold(0.0, f64::max));
-    let who = match members.len() {
-        1 => format!("{collective} reaches {high}"),
-        count => format!("{count} tables of {collective} reach {low:.2} to {high}"),
-    };
-    let why = format!(
-        "Large messages are limited by {bottleneck}. Predicted for {how}. At sizes of a few MiB and below, \
-         latency dominates, so busbw is small on any machine."
-    );
-    let confidence = if first.described { 0.9 } else { 0.6 };
-    let evidence = extremes(members).into_iter().flat_map(Prospect::evidence).collect();
-    Some(sound(confidence, format!("{who}; this machine should reach {expected}"), why, evidence))
-}
-
-/// The slowest and the fastest, or the only one.
-fn extremes<'a, 'b>(members: &'b [&'b Prospect<'a>]) -> Vec<&'b Prospect<'a>> {
-    let plateau = |a: &&&Prospect, b: &&&Prospect| a.test.curve.plateau.0.total_cmp(&b.test.curve.plateau.0);
-    let slowest = members.iter().min_by(plateau);
-    let fastest = members.iter().max_by(plateau).filter(|_| members.len() > 1);
-    slowest.into_iter().chain(fastest).copied().collect()
 }
 
 impl Prospect<'_> {
