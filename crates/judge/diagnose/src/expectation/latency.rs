@@ -17,8 +17,10 @@ const CLASSES: [(Bytes, Bytes); 2] = [(Bytes(0), Bytes((32 << 10) + 1)), (Bytes(
 const FEWEST: usize = 3;
 /// A size that takes so many times as long as a larger one is late, whatever the machine.
 const BESIDE_LARGER: f64 = 4.0;
-/// With fewer iterations what a first one sets up counts: of a run of many sizes, of one for each size.
-const FEWEST_ITERATIONS: [u32; 2] = [5, 20];
+/// With fewer iterations what a first one sets up counts.
+const FEWEST_ITERATIONS: u32 = 5;
+/// The same where each size was run alone, and sets up anew.
+const FEWEST_ALONE: u32 = 20;
 
 /// Small messages that take too long by every cluster that explains the large ones.
 pub(super) struct Late<'a> {
@@ -45,7 +47,7 @@ const TIMES: [(Time, f64); 3] = [
 impl<'a> Late<'a> {
     pub fn of(test: &'a Test<'a>, collective: Collective, hypotheses: &[Hypothesis]) -> Option<Self> {
         let settings = &test.table.settings;
-        let fewest = FEWEST_ITERATIONS[usize::from(!test.is_one_run())];
+        let fewest = if test.is_one_run() { FEWEST_ITERATIONS } else { FEWEST_ALONE };
         let is_warm = settings.warmup_iters != Some(0) && settings.iters.is_none_or(|many| many >= fewest);
         let settled = |one: &&Hypothesis| {
             let is_near = matches!(one.fit, Fit::Within | Fit::Between) || !test.curve.shows_bandwidth();

@@ -238,9 +238,10 @@ impl EndReader {
                 let open = self.open.remove(stream).unwrap_or_default();
                 let Traceback { at, call, frames, helper, child, relays, logged, caught, during, from, .. } = open;
                 // Who handles an exception by leaving leaves because of it.
-                if let Some(during) = during.as_ref().filter(|_| kind == "SystemExit") {
-                    return self.keep(stream, RankEnd { caught: false, ..(**during).clone() });
-                }
+                let during = match during {
+                    Some(of) if kind == "SystemExit" => return self.keep(stream, RankEnd { caught: false, ..*of }),
+                    during => during,
+                };
                 let raised_from = during.filter(|_| from).map(|of| {
                     let RankEnd { raised_from, how, .. } = *of;
                     raised_from.unwrap_or_else(|| Box::new(how))
