@@ -151,7 +151,7 @@ impl Plan for PeerExchange {
 fn trade<M: Mesh + ?Sized>(mesh: &mut M, whole: PeerExchange, reducer: Reducer) -> Result<()> {
     let element = reducer.element;
     let (give, take) = whole.counts();
-    let cut = Cut::new(give.max(take), element, mesh.lanes(), whole.reduced);
+    let cut = Cut::new(mesh, give.max(take), element, whole.reduced);
     let plan = |lane| {
         let part = |count| Split::aligned(count, cut.lanes, element).range(lane);
         let start = part(take).start * element;

@@ -162,7 +162,7 @@ fn exchange<M: Mesh + ?Sized>(
 ) -> Result<()> {
     let element = reducer.element;
     // The same chunks whether in place or not: one rank may be in place and another not.
-    let cut = Cut::new(largest, element, mesh.lanes(), matches!(taking, Taking::Reduced { .. }));
+    let cut = Cut::new(mesh, largest, element, matches!(taking, Taking::Reduced { .. }));
     let plan = |lane| {
         let rounds: Vec<Round> = rounds.iter().map(|round| round.part(lane, cut.lanes, element)).collect();
         let chunks: Vec<usize> = rounds.iter().map(|round| cut.chunks(round.longest())).collect();

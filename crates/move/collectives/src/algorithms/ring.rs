@@ -193,7 +193,7 @@ pub(super) fn ring_flow<M: Mesh + ?Sized>(mesh: &mut M, op: &Operation, over: Ri
     let reduces = op.collective != Collective::AllGather;
     let gathers = op.collective != Collective::ReduceScatter;
     let stream = if reduces && gathers { op.count.div_ceil(n) } else { op.count };
-    let cut = Cut::new(stream, element, mesh.lanes(), reduces);
+    let cut = Cut::new(mesh, stream, element, reduces);
     let over_lanes = Split::aligned(op.count, cut.lanes, element);
     let plan = |lane| {
         let part = over_lanes.range(lane);
@@ -275,7 +275,7 @@ pub(super) fn chain<M: Mesh + ?Sized>(mesh: &mut M, op: &Operation, ranks: usize
     let element = op.element();
     let reduces = op.collective == Collective::Reduce;
     let place = if reduces { (rank + 2 * n - op.root - 1) % n } else { (rank + n - op.root) % n };
-    let cut = Cut::new(op.count, element, mesh.lanes(), reduces);
+    let cut = Cut::new(mesh, op.count, element, reduces);
     let over_lanes = Split::aligned(op.count, cut.lanes, element);
     let plan = |lane| Chain {
         before: (place > 0).then_some((rank + n - 1) % n),

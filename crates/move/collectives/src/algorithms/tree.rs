@@ -187,7 +187,7 @@ pub(super) fn tree<M: Mesh + ?Sized>(mesh: &mut M, op: &Operation) -> Result<()>
     let branches = double_tree(mesh.rank(), n, root);
     let reduces = op.collective != Collective::Broadcast;
     let spreads = op.collective != Collective::Reduce;
-    let cut = Cut::new(op.count.div_ceil(2), element, mesh.lanes(), reduces);
+    let cut = Cut::new(mesh, op.count.div_ceil(2), element, reduces);
     let over_lanes = Split::aligned(op.count, cut.lanes, element);
     let plan = |lane| {
         let part = over_lanes.range(lane);
