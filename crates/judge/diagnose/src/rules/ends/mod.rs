@@ -271,16 +271,19 @@ fn unexplained(case: &Case, found: &mut Vec<(Basis, Finding)>) {
     if found.iter().any(|(_, finding)| finding.severity == Severity::Error) {
         return;
     }
-    // Of processes that were killed or lost, some are started again; right before a failure that nothing else explains they were not.
+    // Of processes that were killed or lost, some are started again; right before a failure that nothing else explains they were not, nor right
+    // behind one that says that a process is gone.
     let failure = case.ends.standing.first().map(|end| end.source.place);
-    let leads_on = |line: Place, failure: Place| {
-        failure.is_after(line) && !case.run.steps.iter().any(|step| step.is_after(line) && failure.is_after(*step))
+    let leads_on = |from: Place, to: Place| {
+        to.is_after(from) && !case.run.steps.iter().any(|step| step.is_after(from) && to.is_after(*step))
     };
+    let says_gone = case.ends.standing.iter().any(|end| is_of_gone(end));
+    let explains = |line: Place, failure: Place| leads_on(line, failure) || says_gone && leads_on(failure, line);
     let gone = |(basis, finding): &&mut (Basis, Finding)| {
         *basis == Basis::Log
             && finding.code == Code::PeerDied
             && finding.severity == Severity::Warning
-            && finding.evidence.iter().any(|line| failure.is_none_or(|failure| leads_on(line.source.place, failure)))
+            && finding.evidence.iter().any(|line| failure.is_none_or(|failure| explains(line.source.place, failure)))
     };
     if case.ends.failed()
         && let Some((_, finding)) = found.iter_mut().find(gone)
@@ -296,6 +299,11 @@ fn unexplained(case: &Case, found: &mut Vec<(Basis, Finding)>) {
         None => Quote::alone(case, found),
     };
     found.extend(finding.map(|finding| (Basis::Log, finding)));
+}
+
+/// Whether an exception is about a process that is gone.
+fn is_of_gone(end: &RankEnd) -> bool {
+    matches!(&end.how, Ended::Exception { kind, .. } if is_one_of(kind, &KNOWN.gone))
 }
 
 /// The run was good, and processes failed as they left.
