@@ -250,8 +250,10 @@ impl Refuters {
         let is_above = |earlier: &Progress| place.is_after(earlier.place) && place.line - earlier.place.line == 1;
         let of_gpu = || !self.ended_well() && is_error_of_gpu(&end.source.text);
         let alone = || may_be_caught(end) && (self.progress.iter().any(is_above) || of_gpu());
-        let handled = || end.pid.is_none() && if end.logged { is_of_outermost(end) } else { end.caught };
-        !end.went_on && self.is_last(place) && (handled() || alone())
+        // Of several processes, one may answer to another that goes on.
+        let speaks_for_all = || end.pid.is_none() || self.launches.up.is_empty() && self.progress.is_empty();
+        let handled = || if end.logged { is_of_outermost(end) } else { end.caught };
+        !end.went_on && self.is_last(place) && (handled() && speaks_for_all() || alone())
     }
 
     /// Whether a place is the last of its input, but for an empty line or a shell's prompt.
