@@ -462,10 +462,12 @@ fn is_reported(run: &Run, place: Place) -> bool {
     reports.map(|end| end.source.place).any(|report| report.is_after(place) && report.line - place.line <= LINES)
 }
 
-/// Where each input shows last that a process failed, other than by an exception that was logged.
+/// Where each input shows last that a process failed, other than by an exception that was logged, or of a command beside the run.
 fn last_failures(run: &Run, ranks: &Ranks) -> HashMap<u32, Place> {
+    let is_beside = |end: &RankEnd| end.told_by == EndTeller::Runner && matches!(end.how, Ended::Exception { .. });
     let fails = |end: &&RankEnd| {
-        !end.is_handled() && !ranks.lives(end) && !matches!(end.how, Ended::Success | Ended::Interrupted(_))
+        let is_failure = !matches!(end.how, Ended::Success | Ended::Interrupted(_));
+        is_failure && !end.is_handled() && !is_beside(end) && !ranks.lives(end)
     };
     let ends = run.ends.iter().filter(fails).map(|end| end.source.place);
     let timeouts = run.torch_statements.iter().filter(|told| matches!(told.event, TorchEvent::Timeout { .. }));
