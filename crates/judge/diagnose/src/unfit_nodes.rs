@@ -23,6 +23,14 @@ pub(crate) fn judge(case: &Case) -> Option<Judged> {
     Some(Judged::open(Subject::Host, host, how, question))
 }
 
+/// The nodes of a row of `sinfo -R`.
+pub(crate) fn nodes_of_reason(text: &str) -> Option<HostList> {
+    HostList::parse(Row::of(text).filter(|row| row.state == HAS_REASON)?.nodes).ok()
+}
+
+/// The state of a node in a list of reasons.
+const HAS_REASON: &str = "down or drained for a reason";
+
 /// A row of a list of nodes.
 struct Row<'a> {
     /// One, or several as Slurm lists them: `node[01-03,07]`.
@@ -46,7 +54,7 @@ impl<'a> Row<'a> {
             [nodes, state, _, _, version, ..] if is_version(version) => Some(Row { nodes, state, of_kubernetes: true }),
             [_, "up" | "down" | "drain" | "inact", _, count, state, nodes] if is_number(count) => row(nodes, state),
             [nodes, "1", _, state] => row(nodes, state),
-            [.., _, date, nodes] if words.len() > 3 && is_date(date) => row(nodes, "down or drained for a reason"),
+            [.., _, date, nodes] if words.len() > 3 && is_date(date) => row(nodes, HAS_REASON),
             [first, ..] => row(first.strip_prefix("NodeName=")?, value("State=")?),
             [] => None,
         }
@@ -55,18 +63,8 @@ impl<'a> Row<'a> {
     /// Whether no work is given to it, or it does not answer (a star behind the state; Slurm's `sinfo.c`, Kubernetes' `printers.go`).
     fn is_unfit(&self) -> bool {
         const STATES: [&str; 12] = [
-            "down",
-            "drain",
-            "drained",
-            "draining",
-            "drng",
-            "fail",
-            "failing",
-            "failg",
-            "error",
-            "unk",
-            "unknown",
-            "down or drained for a reason",
+            "down", "drain", "drained", "draining", "drng", "fail", "failing", "failg", "error", "unk", "unknown",
+            HAS_REASON,
         ];
         if self.of_kubernetes {
             return self.state.starts_with("NotReady");
