@@ -1,9 +1,9 @@
 //! What the input tells that is not about its run: nodes that the run does not use, times long before it.
 
 use crate::lines::Line;
+use crate::node_rows::nodes_of_reason;
 use crate::refute::Refuters;
 use crate::times;
-use crate::unfit_nodes::nodes_of_reason;
 use busbw_model::{BenchTable, Communicator, Run, Severity, Speaker};
 use time::{Duration, PrimitiveDateTime};
 

@@ -22,6 +22,7 @@ pub mod known_faults;
 pub mod labelled;
 mod last_word;
 mod lines;
+mod node_rows;
 mod order;
 mod outcome;
 mod pages;
