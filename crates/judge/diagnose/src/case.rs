@@ -1,6 +1,7 @@
 //! A run as the rules look at it: each table with its curve, its nodes and the communicator that it measured.
 
 use crate::curve::Curve;
+use crate::elsewhere::Elsewhere;
 use crate::ends::Ends;
 use crate::lines::{self, Line};
 use crate::peers;
@@ -30,6 +31,8 @@ pub struct Case<'a> {
     /// The causes that programs print.
     pub book: &'a Book,
     pub refuters: Refuters,
+    /// What is not about the run.
+    pub elsewhere: Elsewhere,
     /// How the processes ended, as far as nothing refutes it.
     pub ends: Ends<'a>,
     /// What is known of each rank at the end.
@@ -74,7 +77,8 @@ impl<'a> Case<'a> {
         let tests = sweeps::of(run).into_iter().filter_map(|sweep| Test::new(run, sweep)).collect();
         let ends = Ends::of(run, &refuters);
         let ranks = Ranks::of(run, &ends);
-        Case { run, nics: None, tests, lines: lines::of(run), book, refuters, ends, ranks, peers: peers::groups(run) }
+        let (lines, elsewhere) = (lines::of(run), Elsewhere::of(run, &refuters));
+        Case { run, nics: None, tests, lines, book, refuters, elsewhere, ends, ranks, peers: peers::groups(run) }
     }
 
     /// Whether any line, variable or matrix names what only machines with RDMA have, or the GPUs stand in such machines.

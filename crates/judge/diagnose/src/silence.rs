@@ -1,9 +1,9 @@
 //! How long a run was silent before somebody stopped it: by the times that stand in its lines.
 
 use crate::progress::{loop_of, step};
+use crate::times;
 use busbw_model::{RankEnd, Run, SourceLine};
 use std::fmt::{self, Display};
-use time::macros::format_description;
 use time::{Duration, PrimitiveDateTime};
 
 /// Hardly ever does a hang begin so short before the end.
@@ -62,47 +62,15 @@ impl Display for Silence {
     }
 }
 
-const FORM: &[time::format_description::BorrowedFormatItem] =
-    format_description!("[year]-[month]-[day] [hour]:[minute]:[second]");
-const LENGTH: usize = "2026-11-02 03:08:07".len();
-
-/// The date with a time that a text begins with, and what stands behind it.
-fn leading_time(text: &str) -> Option<(PrimitiveDateTime, &str)> {
-    let (time, behind) = text.split_at_checked(LENGTH)?;
-    let time = time.replace('/', "-").replacen('T', " ", 1);
-    Some((PrimitiveDateTime::parse(&time, FORM).ok()?, behind))
-}
-
 /// `… CANCELLED AT 2026-11-02T03:11:10 …`: the clock of the batch system.
 fn time_of_stop(line: &str) -> Option<PrimitiveDateTime> {
     let behind = line.match_indices("20").map(|(at, _)| &line[at..]);
-    behind.filter_map(leading_time).map(|(time, _)| time).last()
+    behind.filter_map(times::leading).map(|(time, _)| time).last()
 }
 
-/// The time of a line: the last date in front of its words, `[rank3]: [2026-11-02 03:08:07,123] [INFO] iteration 190/ 1000`. None where a zone stands
-/// behind it, which is hardly that of the batch system.
+/// The time of a line. None where a zone stands behind it, which is hardly that of the batch system.
 fn time_in(line: &str) -> Option<PrimitiveDateTime> {
-    let mut rest = line;
-    let mut found = None;
-    while let Some(at) = rest.find(|c: char| c.is_ascii_alphanumeric()) {
-        let text = &rest[at..];
-        if let Some((time, behind)) = leading_time(text) {
-            let zone = behind.trim_start_matches(|c: char| c.is_ascii_digit() || matches!(c, '.' | ','));
-            found = (!zone.starts_with(['Z', '+', '-'])).then_some(time);
-            rest = zone;
-            continue;
-        }
-        let end = text.find(|c: char| !c.is_ascii_alphanumeric() && !"-_.".contains(c)).unwrap_or(text.len());
-        let (word, behind) = text.split_at(end);
-        let is_label = behind.starts_with([']', ':', '|', ')'])
-            || rest[..at].ends_with('[')
-            || word.chars().all(|c| c.is_ascii_uppercase() || c.is_ascii_digit());
-        if !is_label {
-            break;
-        }
-        rest = behind;
-    }
-    found
+    times::of(line).filter(|dated| !dated.has_zone).map(|dated| dated.time)
 }
 
 #[cfg(test)]

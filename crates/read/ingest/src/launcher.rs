@@ -44,7 +44,7 @@ fn label(text: &str) -> Option<(&str, &str)> {
         }
         _ => std_stream(text)
             .or_else(|| of_stream(text))
-            .or_else(|| logged(text).map(|rest| ("", rest)))
+            .or_else(|| logged(text).filter(|(level, _)| *level == "ERROR").map(|(_, rest)| ("", rest)))
             .or_else(|| named(text)),
     }
 }
@@ -167,13 +167,30 @@ fn behind_ranks(rest: &str) -> Option<&str> {
     ranks.split(' ').all(is_rank).then_some(rest)
 }
 
-/// vLLM's `ERROR 11-04 12:49:15 [core.py:718] ` in front of each line of a traceback; up to 0.8 `ERROR 11-04 12:49:15 core.py:718] `.
-fn logged(text: &str) -> Option<&str> {
+/// The level that vLLM's logger puts in front of each line of a message, and the line: `ERROR 11-04 12:49:15 [core.py:718] text`; up to 0.8.2
+/// `ERROR 11-04 12:49:15 core.py:718] text`.
+fn logged(text: &str) -> Option<(&str, &str)> {
     const TIME: usize = 14;
-    let (time, rest) = text.strip_prefix("ERROR ")?.split_at_checked(TIME)?;
+    const LEVELS: [&str; 5] = ["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"];
+    let (level, rest) = text.split_once(' ').filter(|(level, _)| LEVELS.contains(level))?;
+    let (time, rest) = rest.split_at_checked(TIME)?;
     let (place, rest) = rest.strip_prefix(' ')?.split_once("] ")?;
     let fits = time.bytes().all(|b| b.is_ascii_digit() || matches!(b, b'-' | b' ' | b':'));
-    (fits && place.contains(".py:") && !place.contains(' ')).then_some(rest)
+    (fits && place.contains(".py:") && !place.contains(' ')).then_some((level, rest))
+}
+
+/// The level in front of a text of vLLM's logger or memfabric's, and the text: `error 33677 pid[2441] [SMEM store.cpp:495] text`; from memfabric 0.1 on
+/// `ERROR [33677-2441][SMEM store.cpp:583 Function] text`.
+pub(crate) fn behind_logger(text: &str) -> Option<(&str, &str)> {
+    const PARTS: [&str; 4] = ["[AccLink ", "[SMEM ", "[HYBM ", "[ADAPTER "];
+    let of_memfabric = || {
+        let (level, rest) = text.split_once(' ')?;
+        let (process, rest) = PARTS.iter().find_map(|part| rest.split_once(part))?;
+        let (place, said) = rest.split_once("] ")?;
+        let is_process = process.bytes().all(|b| b.is_ascii_digit() || b"[-] pid".contains(&b));
+        (is_process && place.contains(':')).then_some((level, said))
+    };
+    logged(text).or_else(of_memfabric)
 }
 
 /// `3m12s       Warning   Evicted   pod/train-0   …` of `kubectl get events`, which puts the age of an event in front.

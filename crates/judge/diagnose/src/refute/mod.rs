@@ -250,8 +250,10 @@ impl Refuters {
         let is_above = |earlier: &Progress| place.is_after(earlier.place) && place.line - earlier.place.line == 1;
         let of_gpu = || !self.ended_well() && is_error_of_gpu(&end.source.text);
         let alone = || may_be_caught(end) && (self.progress.iter().any(is_above) || of_gpu());
-        let handled = || end.pid.is_none() && if end.logged { is_of_outermost(end) } else { end.caught };
-        !end.went_on && self.is_last(place) && (handled() || alone())
+        // Of several processes, one may answer to another that goes on.
+        let speaks_for_all = || end.pid.is_none() || self.launches.up.is_empty() && self.progress.is_empty();
+        let handled = || if end.logged { is_of_outermost(end) } else { end.caught };
+        !end.went_on && self.is_last(place) && (handled() && speaks_for_all() || alone())
     }
 
     /// Whether a place is the last of its input, but for an empty line or a shell's prompt.
@@ -460,10 +462,12 @@ fn is_reported(run: &Run, place: Place) -> bool {
     reports.map(|end| end.source.place).any(|report| report.is_after(place) && report.line - place.line <= LINES)
 }
 
-/// Where each input shows last that a process failed, other than by an exception that was logged.
+/// Where each input shows last that a process failed, other than by an exception that was logged, or of a command beside the run.
 fn last_failures(run: &Run, ranks: &Ranks) -> HashMap<u32, Place> {
+    let is_beside = |end: &RankEnd| end.told_by == EndTeller::Runner && matches!(end.how, Ended::Exception { .. });
     let fails = |end: &&RankEnd| {
-        !end.is_handled() && !ranks.lives(end) && !matches!(end.how, Ended::Success | Ended::Interrupted(_))
+        let is_failure = !matches!(end.how, Ended::Success | Ended::Interrupted(_));
+        is_failure && !end.is_handled() && !is_beside(end) && !ranks.lives(end)
     };
     let ends = run.ends.iter().filter(fails).map(|end| end.source.place);
     let timeouts = run.torch_statements.iter().filter(|told| matches!(told.event, TorchEvent::Timeout { .. }));

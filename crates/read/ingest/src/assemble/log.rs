@@ -1,7 +1,7 @@
 //! What NCCL says about itself, each statement once.
 
 use crate::facts::WarnLine;
-use crate::launcher::peel;
+use crate::launcher::{behind_logger, peel};
 use crate::logger;
 use crate::nccl_log::{ChoiceLine, NetLine, PatternLine, Version};
 use busbw_model::{
@@ -164,6 +164,9 @@ impl LogBuilder {
         }
         let text = peel(&source.text).text;
         let (level, message) = logger::read(text).unzip();
+        let (level_said, said) = behind_logger(text).unzip();
+        let level = level.or_else(|| logger::level_of(level_said?));
+        let (text, message) = (said.unwrap_or(text), said.or(message));
         let behind = |text: &str| source.text.len() - text.len();
         let (begins, message) = (behind(text), behind(message.unwrap_or(text)));
         self.statements.push(Statement { speaker, host, source, level, begins, message });

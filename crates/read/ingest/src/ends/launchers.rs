@@ -250,11 +250,15 @@ pub(super) fn kubernetes(line: &str) -> Option<RankEnd> {
 }
 
 /// Horovod's launcher of a worker that it started without MPI: `Process 1 exit with status code 1.` (`runner/gloo_run.py`); SGLang of a scheduler:
-/// `Rank 0 scheduler died (exit code: -9).` (`srt/entrypoints/engine.py`), and of any process: `Subprocess scheduler_0 (pid=42) crashed with exit code -9.
+/// `Rank 0 scheduler died (exit code: -9).`, since 0.5.10 `… died during initialization (exit code: …` (`srt/entrypoints/engine.py`), and of any process: `Subprocess scheduler_0 (pid=42) crashed with exit code -9.
 /// Triggering SIGQUIT for cleanup...` (`srt/utils/watchdog.py`); Composer's: `Rank 5 crashed with exit code -9.`, `Global rank 12 (PID 40299) exited with code -6`
 /// (`composer/cli/launcher.py`).
 fn horovod(line: &str) -> Option<RankEnd> {
-    const ENDED: [&str; 2] = [" scheduler died (exit code: ", " crashed with exit code "];
+    const ENDED: [&str; 3] = [
+        " scheduler died (exit code: ",
+        " scheduler died during initialization (exit code: ",
+        " crashed with exit code ",
+    ];
     let of_rank = line.strip_prefix("ERROR:composer.cli.launcher:").unwrap_or(line).strip_prefix("Rank ");
     if let Some((rank, code)) = of_rank.and_then(|rest| ENDED.iter().find_map(|words| rest.split_once(words))) {
         return Some(RankEnd { ranks: vec![rank.parse().ok()?], ..RankEnd::of(by_failure(code)?) });

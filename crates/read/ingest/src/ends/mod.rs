@@ -260,9 +260,11 @@ impl EndReader {
                     }
                 };
                 let call = call.at.is_some().then_some(call);
-                let end =
-                    RankEnd { raised_from, logged, caught, child, relays, call, frames, source, ..RankEnd::of(how) };
-                self.keep(stream, end);
+                // Scripts ask `ray status` until the head is up.
+                let of_ray = frames.first().is_some_and(|frame| frame.file == "ray" && frame.function == "<module>");
+                let told_by = if of_ray { EndTeller::Runner } else { EndTeller::Job };
+                let end = RankEnd { told_by, raised_from, logged, caught, ..RankEnd::of(how) };
+                self.keep(stream, RankEnd { child, relays, call, frames, source, ..end });
             }
             EndLine::Chained { from } => {
                 if let Some(index) = self.streams.iter().rposition(|known| &**known == stream) {

@@ -81,17 +81,24 @@ impl<'a> MatchedLines<'a> {
                 printed().filter(|line| line.speaker == Speaker::Python && case.ends.are_open(line.source.place)),
             );
         }
+        let elsewhere = |line: &Line| case.elsewhere.why(cause.severity, line);
+        if standing.iter().any(|line| elsewhere(line).is_none()) {
+            standing.retain(|line| elsewhere(line).is_none());
+        }
         let first = standing.first().filter(|_| cause.repeats < 2 || most_alike(cause, &standing) >= cause.repeats)?;
         let evidence = standing.iter().take(4).map(|line| Evidence::new(line.source.clone())).collect();
         let host = first.host.map_or(String::new(), |host| format!(" (first on {host})"));
         let title = format!("{}{host}", cause.title);
         let others = gpu_memory::of_others(&first.text).unwrap_or_default();
-        let explanation = format!("{}{others}{}", cause.explanation, repeated(&standing));
+        let elsewhere = elsewhere(first);
+        let why = elsewhere.map(|why| format!(" {why}")).unwrap_or_default();
+        let explanation = format!("{}{others}{why}{}", cause.explanation, repeated(&standing));
         let mut found = cause.finding(evidence);
         let values: Vec<_> = cause.printed.iter().flat_map(|printed| printed.text.values(&first.text)).collect();
         found.remedy.iter_mut().for_each(|remedy| *remedy = filled(remedy, &values));
         // The question is whether it was of the run; what it would be is a note.
-        let severity = if is_open { found.severity.min(Severity::Info) } else { found.severity };
+        let is_note = is_open || elsewhere.is_some();
+        let severity = if is_note { found.severity.min(Severity::Info) } else { found.severity };
         Some(Finding { title, explanation, severity, ..found })
     }
 }
