@@ -395,9 +395,9 @@ impl Program {
             let stream = self.stream(stream, facts);
             if !inside {
                 self.last_lines.take(stream, number, plain);
-            }
-            if !wanted.progress && !self.last_lines.goes_on(stream, number, since) {
-                facts.first_lines.push(FirstLine { stream, line: number, wording });
+                if !wanted.progress && !self.last_lines.goes_on(stream, number, since) {
+                    facts.first_lines.push(FirstLine { stream, line: number, wording });
+                }
             }
         }
         let step = match by == Speaker::Program {

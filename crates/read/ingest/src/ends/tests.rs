@@ -54,6 +54,8 @@ fn a_stream_that_goes_on_survived() {
         "[rank3]: Traceback (most recent call last):\n[rank3]:   File \"a.py\", line 1, in f\n[rank3]: ValueError: x\n";
     let step = |rank: u32| format!("[rank{rank}]: step 1 loss 0.5\n");
     let unlabelled = raised.replace("[rank3]: ", "");
+    // The same lines of code again are no loop.
+    let code = "Traceback (most recent call last):\n  File \"b.py\", line 1, in g\n    a(\n        1,\n    )\n    ~~^^\n";
     let cases = [
         (format!("{}{raised}{}", step(3), step(3).repeat(3)), true),
         (format!("{}{raised}{}", step(3), step(3)), false),
@@ -66,4 +68,6 @@ fn a_stream_that_goes_on_survived() {
     for (text, went_on) in cases {
         assert_eq!(ends(&text).iter().map(|end| end.went_on).collect::<Vec<_>>(), [went_on], "{text}");
     }
+    let again = ends(&format!("{code}KeyError: y\n{unlabelled}{code}KeyError: y\n"));
+    assert!(again.len() == 3 && again.iter().all(|end| !end.went_on), "{again:?}");
 }
