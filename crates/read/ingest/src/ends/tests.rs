@@ -55,7 +55,8 @@ fn a_stream_that_goes_on_survived() {
     let step = |rank: u32| format!("[rank{rank}]: step 1 loss 0.5\n");
     let unlabelled = raised.replace("[rank3]: ", "");
     // The same lines of code again are no loop.
-    let code = "Traceback (most recent call last):\n  File \"b.py\", line 1, in g\n    a(\n        1,\n    )\n    ~~^^\n";
+    let code =
+        "Traceback (most recent call last):\n  File \"b.py\", line 1, in g\n    a(\n        1,\n    )\n    ~~^^\n";
     let cases = [
         (format!("{}{raised}{}", step(3), step(3).repeat(3)), true),
         (format!("{}{raised}{}", step(3), step(3)), false),
