@@ -4,7 +4,7 @@ use crate::lines::Line;
 use crate::node_rows::nodes_of_reason;
 use crate::refute::Refuters;
 use crate::times;
-use busbw_model::{BenchTable, Communicator, Run, Severity, Speaker};
+use busbw_model::{BenchTable, Communicator, HostList, Run, Severity, Speaker};
 use time::{Duration, PrimitiveDateTime};
 
 /// Clocks of two zones are no further apart.
@@ -24,9 +24,9 @@ pub struct Elsewhere {
 
 impl Elsewhere {
     pub fn of(run: &Run, refuters: &Refuters) -> Self {
-        let of_tables = run.tables.iter().flat_map(BenchTable::hosts);
-        let hosts = run.nodes.iter().map(|node| node.host.as_str()).chain(of_tables).map(str::to_string);
-        let hosts = if shows_all_hosts(run) { hosts.collect() } else { Vec::new() };
+        let is_container = |host: &str| host.len() == OF_CONTAINER && host.bytes().all(|b| b.is_ascii_hexdigit());
+        let are_all = shows_all_hosts(run) && !hosts(run).any(is_container);
+        let hosts = if are_all { hosts(run).map(str::to_string).collect() } else { Vec::new() };
         let said = run.statements.iter().filter(|one| one.speaker == Speaker::Program).map(|one| &one.source);
         let printed = said.chain(run.outputs.iter().map(|output| &output.last));
         let first = || printed.filter_map(|line| times::of(&line.text)).map(|dated| dated.time).min();
@@ -45,17 +45,20 @@ impl Elsewhere {
     }
 
     fn is_of_other_nodes(&self, line: &Line) -> bool {
-        let is_container = |host: &String| host.len() == OF_CONTAINER && host.bytes().all(|b| b.is_ascii_hexdigit());
-        let nodes = nodes_of_reason(&line.text);
-        !self.hosts.is_empty()
-            && !self.hosts.iter().any(is_container)
-            && nodes.is_some_and(|nodes| !self.hosts.iter().any(|host| nodes.names(host)))
+        let uses_none = |nodes: HostList| !self.hosts.iter().any(|host| nodes.names(host));
+        !self.hosts.is_empty() && nodes_of_reason(&line.text).is_some_and(uses_none)
     }
 
     fn is_long_before(&self, line: &Line) -> bool {
-        let said = times::of(&line.source.text).map(|dated| dated.time);
-        line.speaker == Speaker::Kernel && said.zip(self.began).is_some_and(|(said, began)| began - said > ZONES)
+        let Some(began) = self.began.filter(|_| line.speaker == Speaker::Kernel) else { return false };
+        times::of(&line.source.text).is_some_and(|said| began - said.time > ZONES)
     }
+}
+
+/// The hosts that nodes and tables of the input name.
+pub(crate) fn hosts(run: &Run) -> impl Iterator<Item = &str> {
+    let of_tables = run.tables.iter().flat_map(BenchTable::hosts);
+    run.nodes.iter().map(|node| node.host.as_str()).chain(of_tables)
 }
 
 /// Whether the input shows of each rank where it was.

@@ -1,14 +1,14 @@
 //! Nodes of the run that the list of a cluster shows as unfit: a list has no time, so whether that came of the run is a question.
 
 use crate::case::Case;
+use crate::elsewhere;
 use crate::node_rows::Row;
-use busbw_model::{BenchTable, HostList, Judged, Statement, Subject};
+use busbw_model::{HostList, Judged, Statement, Subject};
 
 /// A question about the first such node.
 pub(crate) fn judge(case: &Case) -> Option<Judged> {
     let run = case.run;
-    let of_tables = run.tables.iter().flat_map(BenchTable::hosts);
-    let hosts: Vec<&str> = run.nodes.iter().map(|node| node.host.as_str()).chain(of_tables).collect();
+    let hosts: Vec<&str> = elsewhere::hosts(run).collect();
     let told = |one: &Statement| {
         let row = Row::of(one.text()).filter(Row::is_unfit)?;
         let nodes = HostList::parse(row.nodes).ok()?;

@@ -82,8 +82,9 @@ impl<'a> MatchedLines<'a> {
             );
         }
         let elsewhere = |line: &Line| case.elsewhere.why(cause.severity, line);
-        if standing.iter().any(|line| elsewhere(line).is_none()) {
-            standing.retain(|line| elsewhere(line).is_none());
+        let of_run: Vec<&Line> = standing.iter().copied().filter(|line| elsewhere(line).is_none()).collect();
+        if !of_run.is_empty() {
+            standing = of_run;
         }
         let first = standing.first().filter(|_| cause.repeats < 2 || most_alike(cause, &standing) >= cause.repeats)?;
         let evidence = standing.iter().take(4).map(|line| Evidence::new(line.source.clone())).collect();
