@@ -54,8 +54,8 @@ pub(crate) fn judge(case: &Case) -> Option<Judged> {
 /// A question about the line that reports a failure, in an input of which nothing else can be said: the first that gives up, else the first that fails; where
 /// none does, about the step that is its last line.
 pub(crate) fn alone(case: &Case) -> Option<Judged> {
-    let said = || case.run.statements.iter().filter(|one| may_tell(one));
-    let failed = said().find(|one| gives_up(one.text())).or_else(|| said().find(|one| fails(one)));
+    let said = || case.run.statements.iter().filter(|one| reports(one));
+    let failed = said().find(|one| gives_up(one.text())).or_else(|| said().next());
     let (what, how, question) = match failed {
         Some(one) => {
             let text = one.source.text.trim();
@@ -76,9 +76,10 @@ pub(crate) fn alone(case: &Case) -> Option<Judged> {
     (!case.refuters.ended_well()).then(|| Judged::open(Subject::Course, what, how, question))
 }
 
-/// Whether a line may report a failure of the run: the kernel's are of the machine, and what NCCL informs of is none.
-fn may_tell(one: &Statement) -> bool {
-    !matches!(one.speaker, Speaker::NcclInfo | Speaker::Kernel) && !KNOWN.is_harmless(&one.source.text)
+/// Whether a line reports a failure that may be the run's: the kernel's are of the machine, and what NCCL informs of is none.
+pub(crate) fn reports(one: &Statement) -> bool {
+    let may_tell = !matches!(one.speaker, Speaker::NcclInfo | Speaker::Kernel) && !KNOWN.is_harmless(&one.source.text);
+    may_tell && (gives_up(one.text()) || fails(one))
 }
 
 /// Whether a program tells of a failure at the level for them, or by a status.

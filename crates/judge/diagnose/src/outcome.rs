@@ -6,6 +6,7 @@ use crate::data::Until;
 use crate::ends::stopped_by;
 use crate::last_word::{self, END_OF_RUN};
 use crate::lines::Line;
+use crate::refute::is_of_agent_that_succeeded;
 use crate::rules::ends::who;
 use crate::rules::hang;
 use crate::rules::signatures::book::Role;
@@ -15,8 +16,8 @@ use crate::silence::Silence;
 use crate::words::listed;
 use crate::{unfit_nodes, unread};
 use busbw_model::{
-    BenchTable, Check, EndTeller, Ended, Finding, Judged, Judgement, Place, RankEnd, Severity, SourceLine, Speaker,
-    Subject, counted,
+    BenchTable, Check, EndTeller, Ended, Finding, Judged, Judgement, Place, RankEnd, Run, Severity, SourceLine,
+    Speaker, Statement, Subject, counted,
 };
 use std::collections::{BTreeMap, HashSet};
 
@@ -112,7 +113,8 @@ fn beside(case: &Case) -> Option<Judged> {
     Some(undecided(what, how, question))
 }
 
-/// The end of a run of which nothing else was seen, where its program says that it ended well, and no launcher that one of its processes failed.
+/// The end of a run of which nothing else was seen, where its program says that it ended well, or what started it at the end of the input, and no launcher
+/// that one of its processes failed.
 fn done(case: &Case, findings: &[Finding]) -> Option<Judged> {
     let run = case.run;
     let is_seen = !run.communicators.is_empty() || !run.tables.is_empty();
@@ -120,9 +122,25 @@ fn done(case: &Case, findings: &[Finding]) -> Option<Judged> {
     if is_seen || case.ends.are_over() || run.ends.iter().any(failed) || has_trouble(findings) {
         return None;
     }
-    let end = run.ends.iter().rfind(|end| end.ended_run_well())?;
-    let how = format!("ended well: `{}`", end.source.text.trim());
+    let by_program = run.ends.iter().rfind(|end| end.ended_run_well()).map(|end| &end.source);
+    let line = by_program.or_else(|| last_success(run))?;
+    let how = format!("ended well: `{}`", line.text.trim());
     Some(Judged::new(Subject::Course, END_OF_RUN, how, Judgement::Passed))
+}
+
+/// What a launcher or a runner says at the end of an input of what it started, where no line of it tells of a failure.
+fn last_success(run: &Run) -> Option<&SourceLine> {
+    let succeeded = run.ends.iter().filter(|end| end.how == Ended::Success && end.told_by != EndTeller::List);
+    let agents = run.statements.iter().filter(|one| is_of_agent_that_succeeded(one)).map(|one| &one.source);
+    let line = succeeded.map(|end| &end.source).chain(agents).max_by_key(|line| line.place)?;
+    let says_more = |one: &Statement| {
+        // Ray puts a rule below it, behind its place in the file.
+        let said = one.text().rsplit(" -- ").next();
+        let is_said = said.is_some_and(|said| said.contains(|c: char| c.is_ascii_alphanumeric()));
+        one.source.place > line.place && one.speaker != Speaker::Launcher && is_said
+    };
+    let failed = run.ends.iter().any(|end| end.how != Ended::Success && !end.is_handled());
+    (!failed && !run.statements.iter().any(|one| says_more(one) || last_word::reports(one))).then_some(line)
 }
 
 /// Whether anything stands above a note.

@@ -33,6 +33,21 @@ pub fn counts_on(progress: &[Progress], place: Place) -> bool {
     behind.iter().any(goes_on)
 }
 
+/// Whether nothing shows progress before a place of its input, and a loop counts several steps behind it: what ended a process as it started lets no loop
+/// of its run begin.
+pub fn begins_behind(progress: &[Progress], place: Place) -> bool {
+    const STEPS: usize = 5;
+    let mut steps: HashMap<&str, HashSet<u64>> = HashMap::new();
+    for line in progress.iter().filter(|line| line.place.input == place.input) {
+        if place.is_after(line.place) {
+            return false;
+        }
+        let Some((of, step)) = &line.step else { continue };
+        steps.entry(of).or_default().insert(*step);
+    }
+    steps.values().any(|steps| steps.len() >= STEPS)
+}
+
 /// The words of a line without its figures: those of the lines of one loop are alike.
 pub fn loop_of(line: &str) -> String {
     /// What bars of progress are drawn with, and what stands in figures and between columns.

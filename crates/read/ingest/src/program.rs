@@ -378,7 +378,12 @@ impl Program {
             }
             !is_endless
         };
-        let end = begins.or_else(|| if last || wanted.end && !quoted && may_end() { read(last) } else { None });
+        let is_quoted = self.tracebacks.may_quote(stream) && ends::exception(body).is_some();
+        let end = match begins {
+            None if is_quoted => Some(EndLine::Quoted(body.trim().to_string())),
+            None if last || wanted.end && !quoted && may_end() => read(last),
+            begins => begins,
+        };
         let by = if self.tracebacks.is_python(stream, end.as_ref()) { Speaker::Python } else { by };
         if matches!(joined.last(), Some(EndLine::Exception { .. })) {
             self.tracebacks.ended(stream);
@@ -408,7 +413,7 @@ impl Program {
         if let Some(step) = step {
             facts.loops.take(&step, number);
         }
-        if may_be_kept {
+        if may_be_kept && !self.tracebacks.is_ignored() {
             facts.of_nobody(number, Fact::Statement(Box::new(StatementFact { by, wording, text: kept(plain) })));
         }
         step

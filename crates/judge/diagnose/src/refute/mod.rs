@@ -10,15 +10,16 @@ mod survivors;
 
 use crate::data::Until;
 use crate::lines::{Line, is_event};
-use crate::progress::{Progress, counts_on, progress};
+use crate::progress::{Progress, begins_behind, counts_on, progress};
 use crate::results::is_error_of_gpu;
 use crate::words::{KNOWN, TIMED_OUT};
 use busbw_model::{BenchTable, EndTeller, Ended, Place, RankEnd, Run, Speaker, TorchEvent, TorchStatement};
 use launches::{Launches, StartedRanks, displaced, unordered};
 use pods::Pods;
-use processes::{Ranks, may_be_of_another, starts_ranks};
+use processes::{Ranks, may_be_of_another};
 use std::collections::{HashMap, HashSet};
-use survivors::{recovered, strangers};
+pub(crate) use survivors::is_of_agent_that_succeeded;
+use survivors::{recovered, strangers, survived};
 
 /// Lines that a message of an exception has below its first.
 const LINES_OF_MESSAGE: u64 = 3;
@@ -117,25 +118,7 @@ impl Refuters {
             ranks,
             pods: Pods::of(run),
         };
-        let survived = run.ends.iter().filter(|end| !is_of_any_place(end)).filter(|end| {
-            let place = end.source.place;
-            refuters.ranks.lives(end) && !is_reported(run, place)
-                || end.is_handled() && !refuters.fails_after(place)
-                || refuters.ranks.is_none(end) && refuters.progressed_after(place)
-                || (may_be_caught(end) || may_go_on(end))
-                    && !refuters.fails_after(place)
-                    && refuters.progressed_after(place)
-                || match end.told_by {
-                    EndTeller::Launcher => refuters.is_of_earlier_launch(place),
-                    _ if end.is_of_excepthook() => refuters.began_anew(place),
-                    _ => refuters.is_followed(place),
-                }
-                || (matches!(end.how, Ended::Exit(_))
-                    || matches!(end.how, Ended::Exception { .. }) && end.ranks.is_empty())
-                    && end.told_by != EndTeller::Launcher
-                    && refuters.succeeded.iter().any(|(began, _)| began.is_after(place))
-        });
-        refuters.survived = survived.map(|end| end.source.place).collect();
+        refuters.survived = survived(&refuters, run);
         refuters
     }
 
@@ -349,8 +332,9 @@ impl Refuters {
     fn went_on_after(&self, line: &Line) -> bool {
         let place = line.source.place;
         let is_of_library = matches!(line.speaker, Speaker::Launcher | Speaker::NetLibrary);
-        let counts_on = || !self.fails_after(place) && counts_on(&self.progress, place);
-        line.speaker != Speaker::Kernel && (counts_on() || self.serves_after(place))
+        let counts = || counts_on(&self.progress, place) || begins_behind(&self.progress, place);
+        let counts = || !self.fails_after(place) && counts();
+        line.speaker != Speaker::Kernel && (counts() || self.serves_after(place))
             || is_of_library && self.was_done_after(place)
     }
 
@@ -389,7 +373,7 @@ impl Refuters {
         }
         // A message goes on in lines with an indent.
         let is_of_python = line.speaker == Speaker::Python || line.source.text.starts_with(['\t', ' ']);
-        if is_of_python && heads_of(place).any(|head| self.survived.contains(&head)) {
+        if is_of_python && heads_of(place).any(|head| self.survived(head)) {
             return true;
         }
         // Events of a cluster are of any of its pods.
@@ -455,13 +439,6 @@ fn may_be_caught(end: &RankEnd) -> bool {
     matches!(&end.how, Ended::Exception { traceback: false, kind, .. } if !of_communicator(kind))
 }
 
-/// Whether a launcher reports a failure in the next lines of an input.
-fn is_reported(run: &Run, place: Place) -> bool {
-    const LINES: u64 = 12;
-    let reports = run.ends.iter().filter(|end| matches!(end.how, Ended::Exit(_)));
-    reports.map(|end| end.source.place).any(|report| report.is_after(place) && report.line - place.line <= LINES)
-}
-
 /// Where each input shows last that a process failed, other than by an exception that was logged, or of a command beside the run.
 fn last_failures(run: &Run, ranks: &Ranks) -> HashMap<u32, Place> {
     let is_beside = |end: &RankEnd| end.told_by == EndTeller::Runner && matches!(end.how, Ended::Exception { .. });
@@ -474,17 +451,6 @@ fn last_failures(run: &Run, ranks: &Ranks) -> HashMap<u32, Place> {
     let mut places: Vec<Place> = ends.chain(timeouts.map(|told| told.source.place)).collect();
     places.sort_unstable();
     places.into_iter().map(|place| (place.input, place)).collect()
-}
-
-/// Whether the place of what tells of an end does not show when it was.
-fn is_of_any_place(end: &RankEnd) -> bool {
-    matches!(end.told_by, EndTeller::List | EndTeller::Report)
-}
-
-/// Whether what reports an end may go on with other commands, or a shell names the command, and it starts no ranks.
-fn may_go_on(end: &RankEnd) -> bool {
-    matches!(end.told_by, EndTeller::Runner | EndTeller::Library)
-        || end.command.as_ref().is_some_and(|command| !starts_ranks(command))
 }
 
 /// A warning or note of PyTorch's C++ log, `[W1012 10:00:00.0 socket.cpp:752]`: where ranks came up it was survived, whenever it was printed.

@@ -2,7 +2,7 @@
 
 use crate::lines::{Line, is_event, is_event_of};
 use crate::words::KNOWN;
-use busbw_model::{Run, TorchStatement, pod_row};
+use busbw_model::{Place, Run, TorchStatement, pod_row};
 use std::collections::HashSet;
 
 /// What the names of the pods begin with whose ranks NCCL speaks of, where labels name pods (`kubectl logs --prefix`).
@@ -43,13 +43,23 @@ pub(crate) fn is_over(lines: &[Line], told: &Line, by: &Line) -> bool {
     /// The heads of a table have as many lines.
     const HEAD: u64 = 3;
     if let (Some(pod), Some(others)) = (pod_of(&told.text), pod_of(&by.text)) {
-        return pod == others;
+        return pod == others || replaces(lines, others, pod, told.source.place);
     }
     let (first, last) = (told.source.place, by.source.place);
     let is_event = |line: &&Line| ["Warning", "Normal"].iter().any(|kind| is_event_of(kind, line.text.trim()));
     let within = |line: &&Line| line.source.place >= first && line.source.place <= last;
     let rows: Vec<_> = lines.iter().filter(within).filter(is_event).map(|line| line.source.place).collect();
     last.is_after(first) && rows.windows(2).all(|pair| pair[1].line - pair[0].line <= HEAD)
+}
+
+/// Whether what keeps so many pods of one kind made a pod for another one, behind an event of that: `SuccessfulCreate replicaset/llama-5c9 Created pod:
+/// llama-5c9-fghij` (Kubernetes pkg/controller/controller_utils.go), whose names differ in what stands behind the last `-`.
+fn replaces(lines: &[Line], new: &str, old: &str, place: Place) -> bool {
+    let owner = |pod: &str| pod.rsplit_once('-').map(|(owner, _)| owner.to_string());
+    let is_made = |line: &Line| line.text.split_once("Created pod: ").is_some_and(|(_, pod)| pod.trim() == new);
+    new != old
+        && owner(new) == owner(old)
+        && lines.iter().any(|line| !place.is_after(line.source.place) && line.source.place != place && is_made(line))
 }
 
 /// The pod of an event: `pod/train-0`, or whom the scheduler placed, `Successfully assigned ml/train-0 to gpu-4`.

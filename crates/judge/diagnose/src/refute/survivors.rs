@@ -1,18 +1,56 @@
-//! Launchers whose processes failed before they left in order, and connections of strangers.
+//! What was survived: ends whose process went on, launchers whose processes failed before they left in order, and connections of strangers.
 
-use busbw_model::{EndTeller, Ended, Place, Run, SourceLine, Speaker, Warning};
+use super::processes::starts_ranks;
+use super::{Refuters, may_be_caught};
+use crate::progress::begins_behind;
+use busbw_model::{EndTeller, Ended, Place, RankEnd, Run, SourceLine, Speaker, Statement, Warning};
 use std::collections::HashSet;
 
-/// Where launchers report that all that they started left with status 0. torchrun's agents: `[default] worker group successfully finished.`, `Local worker group finished
-/// (WorkerState.SUCCEEDED).` Of those that had workers fail before, by the number of their process in front of the file's name.
+/// Where ends are told that the run survived.
+pub(super) fn survived(refuters: &Refuters, run: &Run) -> HashSet<Place> {
+    let of_place = run.ends.iter().filter(|end| !is_of_any_place(end));
+    of_place.filter(|end| is_survived(refuters, run, end)).map(|end| end.source.place).collect()
+}
+
+/// Whether a process went on behind what tells of its end, or the run without it.
+fn is_survived(facts: &Refuters, run: &Run, end: &RankEnd) -> bool {
+    let place = end.source.place;
+    let goes_on = || match end.told_by {
+        EndTeller::Launcher => facts.is_of_earlier_launch(place),
+        _ if end.is_of_excepthook() => facts.began_anew(place),
+        _ => facts.is_followed(place),
+    };
+    let is_of_program = || match end.how {
+        Ended::Exit(_) => end.told_by != EndTeller::Launcher,
+        Ended::Exception { .. } => end.ranks.is_empty() && end.told_by != EndTeller::Launcher,
+        _ => false,
+    };
+    let fails = || facts.fails_after(place);
+    let progressed = || facts.progressed_after(place);
+    facts.ranks.lives(end) && !is_reported(run, place)
+        || facts.ranks.is_none(end) && progressed()
+        || end.is_handled() && !fails()
+        || is_of_nobody(end) && !fails() && begins_behind(&facts.progress, place)
+        || (may_be_caught(end) || may_go_on(end)) && !fails() && progressed()
+        || goes_on()
+        || is_of_program() && facts.succeeded.iter().any(|(began, _)| began.is_after(place))
+}
+
+/// Whether an agent of torchrun's says that its workers left with status 0: `[default] worker group successfully finished.`, `Local worker group finished
+/// (WorkerState.SUCCEEDED).`
+pub(crate) fn is_of_agent_that_succeeded(one: &Statement) -> bool {
+    let text = &one.source.text;
+    let succeeded = text.contains("] worker group successfully finished")
+        || text.contains("Local worker group finished (") && text.contains("SUCCEEDED)");
+    succeeded && one.speaker == Speaker::Launcher
+}
+
+/// Where launchers report that all that they started left with status 0. Of torchrun's agents those that had workers fail before, by the number of their
+/// process in front of the file's name.
 pub(super) fn recovered(run: &Run) -> Vec<Place> {
     let agent = |text: &str| Some(text.split_once(" torch/distributed/elastic/")?.0.rsplit(' ').next()?.to_string());
-    let succeeded = |text: &str| {
-        text.contains("] worker group successfully finished")
-            || text.contains("Local worker group finished (") && text.contains("SUCCEEDED)")
-    };
     let failures = || run.ends.iter().map(|end| &end.source).filter(|line| line.text.contains("failed (exitcode: "));
-    let said = run.statements.iter().filter(|one| one.speaker == Speaker::Launcher && succeeded(&one.source.text));
+    let said = run.statements.iter().filter(|one| is_of_agent_that_succeeded(one));
     let of_one = said.filter(|said| {
         let same = |failure: &&SourceLine| agent(&failure.text) == agent(&said.source.text);
         failures().filter(same).any(|failure| said.source.place.is_after(failure.place))
@@ -38,4 +76,27 @@ pub(super) fn strangers(run: &Run) -> HashSet<Place> {
                 .any(|later| later.who == closed.who && later.message.starts_with("[Service thread] Accept failed"))
     };
     closed.filter(refused).map(|warning| warning.source.place).collect()
+}
+
+/// Whether an end is an exception of which the output does not show whose it is.
+fn is_of_nobody(end: &RankEnd) -> bool {
+    matches!(end.how, Ended::Exception { .. }) && end.ranks.is_empty() && end.pid.is_none() && end.local.is_none()
+}
+
+/// Whether a launcher reports a failure in the next lines of an input.
+fn is_reported(run: &Run, place: Place) -> bool {
+    const LINES: u64 = 12;
+    let reports = run.ends.iter().filter(|end| matches!(end.how, Ended::Exit(_)));
+    reports.map(|end| end.source.place).any(|report| report.is_after(place) && report.line - place.line <= LINES)
+}
+
+/// Whether the place of what tells of an end does not show when it was.
+fn is_of_any_place(end: &RankEnd) -> bool {
+    matches!(end.told_by, EndTeller::List | EndTeller::Report)
+}
+
+/// Whether what reports an end may go on with other commands, or a shell names the command, and it starts no ranks.
+fn may_go_on(end: &RankEnd) -> bool {
+    matches!(end.told_by, EndTeller::Runner | EndTeller::Library)
+        || end.command.as_ref().is_some_and(|command| !starts_ranks(command))
 }

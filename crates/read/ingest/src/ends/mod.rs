@@ -83,6 +83,8 @@ pub(crate) enum EndLine {
     Library(String),
     /// `  what():  text`.
     What(String),
+    /// The exception that the message of the one above quotes: `BackendCompilerFailed: backend='inductor' raised:`.
+    Quoted(String),
     /// The reason of the crash in a line above.
     Reason(String),
     /// A launcher starts so many processes, and one of them left with status 0.
@@ -303,6 +305,13 @@ impl EndReader {
                     *message = text;
                 }
             }
+            EndLine::Quoted(text) => {
+                if let Some(Ended::Exception { message, .. }) = self.found.last_mut().map(|end| &mut end.how)
+                    && message.ends_with(':')
+                {
+                    message.push_str(&format!(" {text}"));
+                }
+            }
             EndLine::Reason(text) => {
                 let is_below = |end: &RankEnd| source.place.line - end.source.place.line <= LINES_OF_A_REASON;
                 let last = self.found.last_mut().filter(|end| is_below(end)).map(|end| &mut end.how);
@@ -324,6 +333,10 @@ impl EndReader {
     /// Tells of an end in a list whose it is; false where a machine's own facts have it.
     fn names(&mut self, end: &mut RankEnd) -> bool {
         let line = end.source.text.trim_start();
+        // A container that did not start has this one (`StartError`): it runs now.
+        if self.of_last && line.starts_with("Exit Code:") && line.ends_with(" 128") {
+            return false;
+        }
         if self.of_last && line.starts_with("Exit Code:") {
             end.told_by = EndTeller::List;
         }

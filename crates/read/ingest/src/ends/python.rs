@@ -56,6 +56,9 @@ const SURVIVED: [&str; 6] = [
     "Future exception was never retrieved",
 ];
 
+/// Those of them that are of no part of the program's work.
+const IGNORED: [&str; 3] = ["Exception ignored in", "Error in atexit._run_exitfuncs:", "--- Logging error ---"];
+
 const HEADER: &str = "Traceback (most recent call last):";
 
 /// A header behind a logger's level, or at the end of a sentence: what the program says it made of the exception, `Import of x from y failed with: Traceback
@@ -205,9 +208,11 @@ pub(crate) struct Follower {
     open: FxHashMap<Box<str>, usize>,
     /// Streams whose open traceback has lost its indents.
     flat: FxHashSet<Box<str>>,
-    /// Streams whose next traceback ends no process.
-    survived: FxHashSet<Box<str>>,
-    /// Further lines that belong to the message, by stream.
+    /// Streams whose next traceback ends no process, and whether Python ignores its exception.
+    survived: FxHashMap<Box<str>, bool>,
+    /// The last line that was taken ends such a traceback.
+    ignored: bool,
+    /// Further lines that belong to the message, by stream; 0 where only an exception would.
     message: FxHashMap<Box<str>, u8>,
     /// The beginning of the last line, and its stream.
     before: (String, String),
@@ -274,12 +279,14 @@ impl Follower {
             &*begins
         });
         self.remember(stream, if may_be_logged { body } else { "" });
+        self.ignored = false;
         if begins.is_none() && self.open.is_empty() {
             return false;
         }
         let indent = body.len() - body.trim_start().len();
         if begins == Some(&EndLine::Survived) {
-            self.survived.insert(stream.into());
+            let ignored = IGNORED.iter().any(|start| body.trim_start().starts_with(start));
+            self.survived.insert(stream.into(), ignored);
         } else if begins.is_some() {
             self.open.insert(stream.into(), indent);
             if is_of_notebook(body.trim_start()) || is_of_box(body.trim_start()) {
@@ -301,7 +308,14 @@ impl Follower {
         }
         self.flat.remove(stream);
         self.open.remove(stream);
-        !self.survived.remove(stream)
+        let survived = self.survived.remove(stream);
+        self.ignored = survived == Some(true);
+        survived.is_none()
+    }
+
+    /// Whether the last line is an exception that Python ignored: where an object is dropped, or at exit. It says nothing of the run.
+    pub fn is_ignored(&self) -> bool {
+        self.ignored
     }
 
     /// The traceback of a stream ended in its header's line.
@@ -311,7 +325,12 @@ impl Follower {
 
     /// Whether the next line of a stream goes on with the message of an error of PyTorch's.
     pub fn is_in_message(&self, stream: &str) -> bool {
-        !self.message.is_empty() && self.message.contains_key(stream)
+        !self.message.is_empty() && self.message.get(stream).is_some_and(|left| *left > 0)
+    }
+
+    /// Whether the next line of a stream may be the exception that the message of the last one quotes.
+    pub fn may_quote(&self, stream: &str) -> bool {
+        !self.message.is_empty() && self.message.get(stream) == Some(&0)
     }
 
     /// Whether a stream is inside a traceback.
@@ -338,6 +357,9 @@ impl Follower {
                 if quotes {
                     self.message.insert(stream.into(), LINES_OF_NCCL);
                 }
+                if *traceback && message.ends_with(':') {
+                    self.message.insert(stream.into(), 0);
+                }
                 return *traceback || quotes || kind.starts_with("torch.");
             }
             Some(EndLine::What(message)) if message.contains("NCCL error") => {
@@ -345,11 +367,10 @@ impl Follower {
             }
             _ => {}
         }
-        let Some(left) = self.message.get_mut(stream) else { return false };
-        *left -= 1;
-        if *left == 0 {
-            self.message.remove(stream);
+        let Some(left) = self.message.remove(stream) else { return false };
+        if left > 1 {
+            self.message.insert(stream.into(), left - 1);
         }
-        true
+        left > 0 || matches!(line, Some(EndLine::Quoted(_)))
     }
 }
