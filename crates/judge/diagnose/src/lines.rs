@@ -81,9 +81,15 @@ pub(crate) fn is_event(text: &str) -> bool {
     is_event_of("Warning", text)
 }
 
-/// An event of Kubernetes: type, reason, and the age (`kubectl describe`) or the thing (`kubectl get events`), `pod/train-0`.
+/// An event of Kubernetes: type, reason, and the age (`kubectl describe`) or the thing, behind the age (`kubectl get events`): `9m Normal Started pod/train-0`.
 pub(crate) fn is_event_of(kind: &str, text: &str) -> bool {
-    let mut words = text.split_whitespace();
-    let is_age = |word: &str| word.starts_with(|c: char| c.is_ascii_digit()) && word.ends_with(['s', 'm', 'h', 'd']);
-    words.next() == Some(kind) && words.nth(1).is_some_and(|word| is_age(word) || word.contains('/'))
+    let is_age = |word: &&str| word.starts_with(|c: char| c.is_ascii_digit()) && word.ends_with(['s', 'm', 'h', 'd']);
+    let mut words = text.split_whitespace().peekable();
+    words.next_if(is_age);
+    words.next() == Some(kind) && words.nth(1).is_some_and(|word| is_age(&word) || word.contains('/'))
+}
+
+/// Whether it is one of either type.
+pub(crate) fn is_any_event(text: &str) -> bool {
+    ["Warning", "Normal"].iter().any(|kind| is_event_of(kind, text))
 }

@@ -1,7 +1,10 @@
 //! Lines that show that a program goes on: rows of tables, and figures among words.
 
-use busbw_model::{Place, Run, Speaker};
+use busbw_model::{Place, Run, Speaker, Statement};
 use std::collections::{HashMap, HashSet};
+
+/// How far a loop is: the first numbers that its line has behind the word that counts, in thousandths, `epoch 1, iteration 20/999`, `'epoch': 0.25`.
+pub type Step = [u64; 3];
 
 /// A line of a program that goes on.
 #[derive(Debug)]
@@ -9,43 +12,45 @@ pub struct Progress {
     pub place: Place,
     /// It holds nothing but figures, as the rows of any table do.
     pub is_row: bool,
-    /// The loop that it is of, and the step of it that it counts.
-    pub step: Option<(String, u64)>,
     /// A server of models tells how fast it answers.
     pub serves: bool,
 }
 
-/// Whether a loop that ran before a place of its input counts on behind it, by several steps: other ranks print a step or two before they notice what happened
-/// to one, and what another program prints behind it counts anew.
-pub fn counts_on(progress: &[Progress], place: Place) -> bool {
-    const STEPS: usize = 3;
-    let (mut reached, mut behind): (HashMap<&str, u64>, HashMap<&str, HashSet<u64>>) = Default::default();
-    for line in progress.iter().filter(|line| line.place.input == place.input) {
-        let Some((of, step)) = &line.step else { continue };
-        match line.place.is_after(place) {
-            true => drop(behind.entry(of).or_default().insert(*step)),
-            false => drop(reached.entry(of).and_modify(|last| *last = (*last).max(*step)).or_insert(*step)),
-        }
-    }
-    let goes_on = |(of, steps): (&&str, &HashSet<u64>)| {
-        reached.get(of).is_some_and(|last| steps.iter().filter(|step| *step > last).count() >= STEPS)
-    };
-    behind.iter().any(goes_on)
+/// A line in which a loop counts its steps.
+#[derive(Debug)]
+pub struct Counted {
+    place: Place,
+    /// The words of the loop's lines.
+    of: String,
+    step: Step,
 }
 
-/// Whether nothing shows progress before a place of its input, and a loop counts several steps behind it: what ended a process as it started lets no loop
-/// of its run begin.
-pub fn begins_behind(progress: &[Progress], place: Place) -> bool {
-    const STEPS: usize = 5;
-    let mut steps: HashMap<&str, HashSet<u64>> = HashMap::new();
-    for line in progress.iter().filter(|line| line.place.input == place.input) {
-        if place.is_after(line.place) {
-            return false;
-        }
-        let Some((of, step)) = &line.step else { continue };
-        steps.entry(of).or_default().insert(*step);
+/// How many steps of each loop stand behind a place of its input that are further than those before it, and whether the loop ran before. What another program
+/// prints behind it counts anew.
+fn steps_behind(steps: &[Counted], place: Place) -> impl Iterator<Item = (bool, usize)> {
+    let (mut reached, mut behind): (HashMap<&str, Step>, HashMap<&str, HashSet<Step>>) = Default::default();
+    for Counted { of, step, .. } in steps.iter().filter(|one| !one.place.is_after(place)) {
+        reached.entry(of).and_modify(|last| *last = (*last).max(*step)).or_insert(*step);
     }
-    steps.values().any(|steps| steps.len() >= STEPS)
+    for Counted { of, step, .. } in steps.iter().filter(|one| one.place.is_after(place)) {
+        behind.entry(of).or_default().insert(*step);
+    }
+    behind.into_iter().map(move |(of, steps)| {
+        let last = reached.get(of);
+        (last.is_some(), steps.iter().filter(|step| last.is_none_or(|last| *step > last)).count())
+    })
+}
+
+/// Whether a loop that ran before a place of its input counts on behind it, by so many steps.
+pub fn counts_on(counted: &[Counted], place: Place, least: usize) -> bool {
+    steps_behind(counted, place).any(|(ran_before, steps)| ran_before && steps >= least)
+}
+
+/// Whether no loop counts before a place of its input, and one counts several steps behind it: what ended a process as it started lets no loop of its run
+/// begin.
+pub fn begins_behind(steps: &[Counted], place: Place) -> bool {
+    const STEPS: usize = 5;
+    !steps.iter().any(|one| place.is_after(one.place)) && steps_behind(steps, place).any(|(_, steps)| steps >= STEPS)
 }
 
 /// The words of a line without its figures: those of the lines of one loop are alike.
@@ -56,13 +61,33 @@ pub fn loop_of(line: &str) -> String {
 }
 
 /// The step of a training that a line counts: what watches a machine prints numbers again and again as well, and goes on where the training hangs.
-pub fn step(line: &str) -> Option<u64> {
-    const COUNTED: [&str; 7] = ["step", "iter", "iteration", "epoch", "batch", "update", "it"];
+pub fn step(line: &str) -> Option<Step> {
+    const COUNTED: [&str; 9] = ["step", "iter", "iteration", "epoch", "episode", "batch", "update", "it", "column"];
+    // A name may have more words: `step_i: 200`.
+    const NAME: usize = 2;
     let words = line.split(|c: char| !c.is_ascii_alphanumeric() && c != '.').filter(|word| !word.is_empty());
     let words: Vec<&str> = words.collect();
     let is_counted = |word: &str| COUNTED.iter().any(|name| word.trim_end_matches('s').eq_ignore_ascii_case(name));
-    let number = |word: &str| word.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok();
-    words.windows(2).filter(|two| is_counted(two[0])).find_map(|two| number(two[1]))
+    let counted =
+        words.iter().enumerate().filter(|(_, word)| is_counted(word.trim_start_matches(|c: char| c.is_ascii_digit())));
+    let first = |(at, _): (usize, _)| (at + 1..words.len()).take(NAME).find(|at| leading_number(words[*at]).is_some());
+    let first = counted.filter_map(first).next()?;
+    step_of(words[first..].iter().copied())
+}
+
+/// The first numbers of words.
+fn step_of<'a>(words: impl Iterator<Item = &'a str>) -> Option<Step> {
+    let mut step = Step::default();
+    let mut numbers = words.filter_map(leading_number).peekable();
+    numbers.peek()?;
+    step.iter_mut().zip(numbers).for_each(|(part, number)| *part = (number * 1000.0) as u64);
+    Some(step)
+}
+
+/// The number that a word begins with: `412.5ms`.
+fn leading_number(word: &str) -> Option<f64> {
+    let end = word.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(word.len());
+    word[..end].trim_end_matches('.').parse().ok()
 }
 
 /// Whether a server tells that it makes tokens: vLLM's `Avg generation throughput: 52.0 tokens/s` (`v1/metrics/loggers.py`), SGLang's `gen throughput
@@ -73,38 +98,78 @@ fn serves(line: &str) -> bool {
     KEYS.iter().any(|key| rate(key).is_some_and(|rate| rate > 0.0))
 }
 
-/// The step of a bar of progress: `10%|█         | 310/3180 [1:34:51<13:10:49, 16.53s/it]`.
-fn step_of_bar(line: &str) -> Option<u64> {
-    let (_, bar) = line.split_once("%|")?;
-    bar.split_once("| ")?.1.split_once('/')?.0.trim().parse().ok()
+/// The step of a bar of progress: `10%|█         | 310/3180 [1:34:51<13:10:49, 16.53s/it]`, `Epoch 3:  45%|████▌     | 450/1000 [10:00<12:13,  1.33s/it]`. What
+/// has another label may load files.
+fn step_of_bar(line: &str) -> Option<Step> {
+    let (head, bar) = line.split_once("%|")?;
+    let done = bar.split_once("| ")?.1.split_once('/')?.0.trim();
+    let is_of_training = step(head).is_some() || leading_number(head.trim()).is_some();
+    step_of(head.split(|c: char| !c.is_ascii_digit() && c != '.').chain([done])).filter(|_| is_of_training)
+}
+
+/// What programs say, but for lines that tell of an end.
+fn said(run: &Run) -> impl Iterator<Item = &Statement> {
+    let ends: HashSet<Place> = run.ends.iter().map(|end| end.source.place).collect();
+    let of_program = run.statements.iter().filter(|one| one.speaker == Speaker::Program);
+    of_program.filter(move |one| !ends.contains(&one.source.place))
+}
+
+fn is_bar(text: &str) -> bool {
+    text.contains("%|")
 }
 
 /// Lines of a program that goes on: rows of tables, and others with enough figures among their words: `step 120 loss 2.31`.
 pub fn progress(run: &Run) -> Vec<Progress> {
     let rows = run.tables.iter().flat_map(|table| &table.rows);
-    let rows = rows.map(|row| Progress { place: row.source.place, is_row: true, step: None, serves: false });
-    let ends: HashSet<Place> = run.ends.iter().map(|end| end.source.place).collect();
-    let of_program = run.statements.iter().filter(|one| one.speaker == Speaker::Program);
-    let of_program = of_program.filter(|one| !ends.contains(&one.source.place));
+    let rows = rows.map(|row| Progress { place: row.source.place, is_row: true, serves: false });
     let went_on: HashSet<Place> = run.steps.iter().copied().collect();
-    let said = of_program.filter_map(|one| {
+    let said = said(run).filter_map(|one| {
+        let text = one.text();
         let (figures, words) = figures(one.message());
-        // Megatron-LM: ` iteration      190/    1000 | elapsed time per iteration (ms): 1839.6 | lm loss: 7.28 |`.
-        let cells =
-            one.text().split('|').filter(|cell| cell.rsplit(": ").next().is_some_and(|value| is_number(value.trim())));
-        let enough = match one.text().contains("%|") {
+        let enough = match is_bar(text) {
             // A full one shows that it got there.
-            true => one.text().contains("100%|") || went_on.contains(&one.source.place),
-            false => figures >= 2 && figures * 3 >= words || one.text().contains('|') && cells.count() >= 3,
+            true => text.contains("100%|") || went_on.contains(&one.source.place),
+            false => figures >= 2 && figures * 3 >= words || has_cells(text),
         };
-        let (text, is_row) = (one.text(), figures == words);
-        let of_row = || text.split_whitespace().next()?.parse().ok().filter(|_| is_row);
-        let step = || step(text).or_else(|| step_of_bar(text)).or_else(of_row);
         let serves = serves(text);
-        let step = || step().map(|step| (loop_of(text), step));
-        (enough || serves).then(|| Progress { place: one.source.place, is_row, step: step(), serves })
+        (enough || serves).then(|| Progress { place: one.source.place, is_row: figures == words, serves })
     });
     rows.chain(said).collect()
+}
+
+/// Whether a line has values in cells, as Megatron-LM's: ` iteration      190/    1000 | elapsed time per iteration (ms): 1839.6 | lm loss: 7.28 |`.
+fn has_cells(text: &str) -> bool {
+    let is_value = |cell: &&str| cell.rsplit(": ").next().is_some_and(|value| is_number(value.trim()));
+    text.contains('|') && text.split('|').filter(is_value).count() >= 3
+}
+
+/// Lines in which loops of programs count their steps: bars, and others with enough figures.
+pub fn steps(run: &Run) -> Vec<Counted> {
+    let counted = |one: &Statement| {
+        let text = one.text();
+        let of_row = || step_of(text.split_whitespace().take(1)).filter(|_| is_row(one.message()));
+        let of_line = || step(text).filter(|_| measures(one.message()) || has_cells(text)).or_else(of_row);
+        let step = if is_bar(text) { step_of_bar(text) } else { of_line() };
+        Some(Counted { place: one.source.place, of: loop_of(text), step: step? })
+    };
+    said(run).filter_map(counted).collect()
+}
+
+/// Whether a line holds nothing but figures.
+fn is_row(text: &str) -> bool {
+    let (figures, words) = figures(text);
+    figures >= 2 && figures == words
+}
+
+/// Whether a third of a line's words have numbers with units, `412ms`, `8.12G`, `41.2%`, or of two, `100/600`: a loop's that tells what it measured.
+fn measures(text: &str) -> bool {
+    let is_measured = |word: &&str| word.trim_start_matches(['[', '(', '#']).starts_with(|c: char| c.is_ascii_digit());
+    let said = || text.split([' ', '\t']).filter(|word| !is_of_head(word));
+    let parts = || said().flat_map(|word| word.split(['=', ':', ',', '|', '-']));
+    let words = || parts().filter(|part| part.contains(char::is_alphanumeric));
+    let of_two = |word: &&str| word.split_once('/').is_some_and(|(_, all)| leading_number(all).is_some());
+    let measured = words().filter(is_measured).count() + words().filter(is_measured).filter(of_two).count();
+    measured >= 2 && measured * 3 >= words().count()
 }
 
 fn is_number(word: &str) -> bool {

@@ -6,17 +6,19 @@
 mod launches;
 pub(crate) mod pods;
 mod processes;
+mod servers;
 mod survivors;
 
 use crate::data::Until;
 use crate::lines::{Line, is_event};
-use crate::progress::{Progress, begins_behind, counts_on, progress};
+use crate::progress::{Counted, Progress, begins_behind, counts_on, progress, steps};
 use crate::results::is_error_of_gpu;
 use crate::words::{KNOWN, TIMED_OUT};
 use busbw_model::{BenchTable, EndTeller, Ended, Place, RankEnd, Run, Speaker, TorchEvent, TorchStatement};
 use launches::{Launches, StartedRanks, displaced, unordered};
 use pods::Pods;
 use processes::{Ranks, may_be_of_another};
+use servers::{ANSWERS, Servers};
 use std::collections::{HashMap, HashSet};
 pub(crate) use survivors::is_of_agent_that_succeeded;
 use survivors::{recovered, strangers, survived};
@@ -54,6 +56,9 @@ pub struct Refuters {
     ends_in_text: HashSet<u32>,
     /// Lines that show that the program went on.
     progress: Vec<Progress>,
+    /// Lines in which its loops count.
+    steps: Vec<Counted>,
+    servers: Servers,
     /// Where each input shows last that a process failed.
     failed: HashMap<u32, Place>,
     /// Ends of ranks that waited for others until their time was over.
@@ -108,6 +113,8 @@ impl Refuters {
             lines,
             ends_in_text,
             progress: progress(run),
+            steps: steps(run),
+            servers: Servers::of(run),
             failed,
             waited: waited.map(|end| end.source.place).collect(),
             listed: listed.map(|end| end.source.place).collect(),
@@ -332,10 +339,21 @@ impl Refuters {
     fn went_on_after(&self, line: &Line) -> bool {
         let place = line.source.place;
         let is_of_library = matches!(line.speaker, Speaker::Launcher | Speaker::NetLibrary);
-        let counts = || counts_on(&self.progress, place) || begins_behind(&self.progress, place);
-        let counts = || !self.fails_after(place) && counts();
-        line.speaker != Speaker::Kernel && (counts() || self.serves_after(place))
+        line.speaker != Speaker::Kernel && (self.counts_after(place) || self.serves_after(place))
             || is_of_library && self.was_done_after(place)
+    }
+
+    /// Whether a loop of the program counts on behind a place, or begins there, and nothing fails behind it.
+    pub fn counts_after(&self, place: Place) -> bool {
+        /// Other ranks print a step or two before they notice what happened to one.
+        const STEPS: usize = 3;
+        !self.fails_after(place) && (counts_on(&self.steps, place, STEPS) || begins_behind(&self.steps, place))
+    }
+
+    /// Whether it does so for longer than ranks do whose communicator is lost.
+    fn counts_long_after(&self, place: Place) -> bool {
+        const STEPS: usize = 6;
+        !self.fails_after(place) && (counts_on(&self.steps, place, STEPS) || begins_behind(&self.steps, place))
     }
 
     /// Whether something says behind a place that a program, or what a launcher started, ended well, in an input of which nothing fails.
@@ -343,11 +361,22 @@ impl Refuters {
         !self.failed.contains_key(&place.input) && self.scripts.iter().any(|end| end.is_after(place))
     }
 
-    /// Whether a server goes on to answer behind a place of its input, and nothing fails there.
+    /// Whether a server goes on to make tokens behind a place of its input, and nothing fails there.
     fn serves_after(&self, place: Place) -> bool {
-        const ANSWERS: usize = 3;
-        let answers = self.progress.iter().filter(|line| line.serves && line.place.is_after(place));
-        !self.fails_after(place) && answers.count() >= ANSWERS
+        let made = self.progress.iter().filter(|line| line.serves && line.place.is_after(place));
+        !self.fails_after(place) && made.count() >= ANSWERS
+    }
+
+    /// Whether a server answers several requests behind a place, and nothing fails there.
+    pub fn answers_after(&self, place: Place) -> bool {
+        !self.fails_after(place) && self.servers.answer_after(place)
+    }
+
+    /// Whether a server comes up behind a place, and answers, or makes its first tokens there.
+    fn serves_anew_after(&self, place: Place) -> bool {
+        let is_first = || !self.progress.iter().any(|line| line.serves && place.is_after(line.place));
+        let comes_up = || self.servers.started_after(place).any(|start| self.answers_after(start));
+        comes_up() || is_first() && self.serves_after(place)
     }
 
     /// Whether an input shows behind a place that a process failed.
@@ -385,9 +414,14 @@ impl Refuters {
         }
         match until {
             Until::Never | Until::End => ended() || self.went_on_after(line),
-            Until::Rerun => self.goes_on_after(line) || self.serves_after(place),
+            Until::Rerun => self.goes_on_after(line) || self.serves_after(place) || self.counts_long_after(place),
             Until::Start => {
-                ended() || came_up() || self.is_of_another_start(line) || self.had_started(line) || self.had_met(line)
+                ended()
+                    || came_up()
+                    || self.is_of_another_start(line)
+                    || self.had_started(line)
+                    || self.had_met(line)
+                    || self.went_on_after(line)
             }
             Until::Launch => {
                 ended()
@@ -439,12 +473,14 @@ fn may_be_caught(end: &RankEnd) -> bool {
     matches!(&end.how, Ended::Exception { traceback: false, kind, .. } if !of_communicator(kind))
 }
 
-/// Where each input shows last that a process failed, other than by an exception that was logged, or of a command beside the run.
+/// Where each input shows last that a process failed, other than by an exception that was logged, or of a command beside the run. What a library reports
+/// ends no process by itself.
 fn last_failures(run: &Run, ranks: &Ranks) -> HashMap<u32, Place> {
     let is_beside = |end: &RankEnd| end.told_by == EndTeller::Runner && matches!(end.how, Ended::Exception { .. });
     let fails = |end: &&RankEnd| {
         let is_failure = !matches!(end.how, Ended::Success | Ended::Interrupted(_));
-        is_failure && !end.is_handled() && !is_beside(end) && !ranks.lives(end)
+        let is_of_process = end.told_by != EndTeller::Library;
+        is_failure && is_of_process && !end.is_handled() && !is_beside(end) && !ranks.lives(end)
     };
     let ends = run.ends.iter().filter(fails).map(|end| end.source.place);
     let timeouts = run.torch_statements.iter().filter(|told| matches!(told.event, TorchEvent::Timeout { .. }));

@@ -1,6 +1,6 @@
 //! Pods of Kubernetes by their names: which are of the job, which stand beside it.
 
-use crate::lines::{Line, is_event, is_event_of};
+use crate::lines::{Line, is_any_event, is_event};
 use crate::words::KNOWN;
 use busbw_model::{Place, Run, TorchStatement, pod_row};
 use std::collections::HashSet;
@@ -46,7 +46,7 @@ pub(crate) fn is_over(lines: &[Line], told: &Line, by: &Line) -> bool {
         return pod == others || replaces(lines, others, pod, told.source.place);
     }
     let (first, last) = (told.source.place, by.source.place);
-    let is_event = |line: &&Line| ["Warning", "Normal"].iter().any(|kind| is_event_of(kind, line.text.trim()));
+    let is_event = |line: &&Line| is_any_event(line.text.trim());
     let within = |line: &&Line| line.source.place >= first && line.source.place <= last;
     let rows: Vec<_> = lines.iter().filter(within).filter(is_event).map(|line| line.source.place).collect();
     last.is_after(first) && rows.windows(2).all(|pair| pair[1].line - pair[0].line <= HEAD)

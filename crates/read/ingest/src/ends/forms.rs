@@ -334,10 +334,10 @@ fn nccl_program(line: &str) -> Option<RankEnd> {
     Some(RankEnd { host, ..RankEnd::of(Ended::Failure(said.trim_end_matches([' ', '/', '\'']).to_string())) })
 }
 
-/// oneCCL, which throws what it logs as an error: `2024:05:29-09:14:19:(1234) |CCL_ERROR| exec.cpp:134 start_workers: condition …`.
+/// oneCCL, which throws most of what it logs as an error, and tries another way behind some: `2024:05:29-09:14:19:(1234) |CCL_ERROR| exec.cpp:134 start_workers: condition …`.
 fn one_ccl(line: &str) -> Option<RankEnd> {
     let (_, said) = parted(line, finder!(b"|CCL_ERROR| "))?;
-    Some(RankEnd::of(Ended::Failure(said.to_string())))
+    Some(RankEnd { told_by: EndTeller::Library, ..RankEnd::of(Ended::Failure(said.to_string())) })
 }
 
 /// Servers of models whose worker processes end: vLLM's (`v1/engine/core.py`, `v1/engine/exceptions.py`), SGLang's (`srt/entrypoints/engine.py`); what
@@ -365,8 +365,13 @@ pub(super) fn of_child(at: Option<&str>, message: &str) -> Option<Ended> {
     signal_named(name).map(|number| by_signal(number, &name[..end]))
 }
 
+/// Whether an exception tells of a process that is gone, whoever logs it: vLLM's of its engine (`v1/engine/exceptions.py`).
+pub(super) fn is_of_dead(kind: &str) -> bool {
+    kind.ends_with("EngineDeadError")
+}
+
 /// Whether no process goes on after an exception: those of communicators, which are gone then, and of a GPU's context.
 pub(super) fn is_final(kind: &str, message: &str) -> bool {
     const MESSAGES: [&str; 4] = ["NCCL error", "NCCL Error", "CUDA error", "HIP error"];
-    kind.starts_with("torch.distributed") || MESSAGES.iter().any(|start| message.starts_with(start))
+    is_of_dead(kind) || kind.starts_with("torch.distributed") || MESSAGES.iter().any(|start| message.starts_with(start))
 }

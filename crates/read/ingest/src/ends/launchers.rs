@@ -319,9 +319,12 @@ fn first_task(said: &str) -> Option<RankEnd> {
     is_first.then(|| RankEnd { ranks, host, ..RankEnd::of(Ended::Exit(None)) })
 }
 
-/// A terminal's echo of who stops the program in front of it.
+/// A terminal's echo of who stops the program in front of it, and DeepSpeed's launcher that somebody stops: where a process fails, it tells its status.
 pub(super) fn interrupt(line: &str) -> Option<RankEnd> {
-    (line.trim_end() == "^C").then(|| RankEnd::of(Ended::Interrupted(Ended::CTRL_C.into())))
+    let signal = || of_deepspeed(line)?.strip_prefix("Main process received ")?.strip_suffix(", exiting");
+    let by = if line.trim_end() == "^C" { Some("SIGINT") } else { signal() };
+    let by = by.map(|signal| if signal == "SIGINT" { Ended::CTRL_C } else { signal });
+    by.map(|by| RankEnd::of(Ended::Interrupted(by.into())))
 }
 
 /// DeepSpeed's launcher of a process of its host that left with status 0: `[INFO] [launch.py:347:main] Process 4242 exits successfully.`

@@ -252,6 +252,7 @@ impl EndReader {
                     return;
                 }
                 let caught = caught && !forms::is_final(&kind, &message);
+                let logged = logged && !forms::is_of_dead(&kind);
                 let how = match (kind.as_str(), forms::of_child(at.as_deref(), &message)) {
                     ("KeyboardInterrupt", _) => Ended::Interrupted(Ended::CTRL_C.into()),
                     (_, Some(how)) => how,

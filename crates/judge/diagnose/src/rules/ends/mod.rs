@@ -219,8 +219,11 @@ fn own(case: &Case, cause: &RankEnd, found: &[(Basis, Finding)]) -> Option<Findi
         Ended::Lost(what) => said("end.lost", &[("who", &who), ("what", what)], evidence),
         _ if weight(&cause.how, false) == Weight::Nccl => Quote::of_end(case, cause, found),
         Ended::Exception { kind, message, at, .. } => {
-            let is_gpu =
-                kind.ends_with("OutOfMemoryError") || message.starts_with("CUDA ") || message.starts_with("HIP ");
+            // PyTorch's compiler quotes the one that it met.
+            let quoted = message.split_once(": ").map_or("", |(kind, _)| kind);
+            let is_gpu = [kind, quoted].iter().any(|kind| kind.ends_with("OutOfMemoryError"))
+                || message.starts_with("CUDA ")
+                || message.starts_with("HIP ");
             let told = told(kind, message, at.as_deref()) + &from(cause);
             let rendezvous = is_one_of(kind, &KNOWN.rendezvous);
             let id = if rendezvous { "end.rendezvous" } else { "end.exception" };
@@ -238,8 +241,18 @@ fn own(case: &Case, cause: &RankEnd, found: &[(Basis, Finding)]) -> Option<Findi
             said("quote.cuda-check", &[("who", &who), ("said", &quote::in_short(message))], evidence)
         }
         Ended::Crash { what, library, message } => {
-            const COPY: [&str; 9] =
-                ["libucp.so", "libuct", "libmpi", "libopen-pal.so", "libpmpi", "mca_btl_", "mca_pml_", "ucp_", "uct_"];
+            const COPY: [&str; 10] = [
+                "libucp",
+                "libucs",
+                "libuct",
+                "libmpi",
+                "libopen-pal.so",
+                "libpmpi",
+                "mca_btl_",
+                "mca_pml_",
+                "ucp_",
+                "uct_",
+            ];
             let library = library.as_ref().or_else(|| library_beside(case, message));
             let name = library.map_or("", String::as_str);
             let copies = COPY.iter().any(|start| name.starts_with(start));

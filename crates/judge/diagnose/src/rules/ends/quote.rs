@@ -203,7 +203,10 @@ impl<'a> Quote<'a> {
     pub fn alone(case: &Case, found: &[(Basis, Finding)]) -> Option<Finding> {
         let came_up = case.run.communicators.iter().any(Communicator::came_up)
             || case.run.tables.iter().any(|table| !table.rows.is_empty());
-        let is_over = |quote: &Quote| case.refuters.may_have_ended_well_after(quote.source.place);
+        let is_over = |quote: &Quote| {
+            let place = quote.source.place;
+            case.refuters.may_have_ended_well_after(place) || case.refuters.counts_after(place)
+        };
         let quote = Quote::find(case, found).filter(|quote| !came_up && !is_over(quote))?;
         let told = found.iter().any(|(_, finding)| finding.severity >= Severity::Warning);
         let words = quote.words();

@@ -7,8 +7,8 @@ pub(crate) mod book;
 mod gpu_memory;
 
 use crate::case::Case;
-use crate::data::Cause;
-use crate::lines::{Line, is_event};
+use crate::data::{Cause, Until};
+use crate::lines::{Line, is_any_event};
 use crate::refute::pods::{is_over, is_row_of_another};
 use book::Role;
 use busbw_model::node::Bound;
@@ -70,11 +70,16 @@ impl<'a> MatchedLines<'a> {
         }
         let taken_back = |line: &Line| {
             let mut by = self.without.iter().filter(|by| may_take_back(by, line));
-            by.any(|by| !is_event(line.text.trim()) || is_over(&case.lines, line, by))
+            by.any(|by| !is_any_event(line.text.trim()) || is_over(&case.lines, line, by))
                 || is_row_of_another(&case.lines, line)
         };
         let printed = || self.printed.iter().copied().filter(|line| !taken_back(line));
-        let mut standing: Vec<&Line> = printed().filter(|line| !case.refuters.refute(cause.until, line)).collect();
+        let answers = |line: &Line| {
+            let may_be_asked_again = cause.code != Code::HangMismatch && line.speaker != Speaker::Kernel;
+            cause.until != Until::Never && may_be_asked_again && case.refuters.answers_after(line.source.place)
+        };
+        let goes_on = |line: &Line| case.refuters.refute(cause.until, line) || answers(line);
+        let mut standing: Vec<&Line> = printed().filter(|line| !goes_on(line)).collect();
         let is_open = standing.is_empty();
         if is_open {
             standing.extend(
