@@ -39,7 +39,8 @@ impl<'a> Ends<'a> {
                 // Another launch may follow.
                 Ended::Success => {}
                 _ if refuters.survived(end.source.place) => {
-                    beside.extend((refuters.may_be_last(end) || refuters.may_be_others(end)).then_some(end));
+                    let is_open = refuters.may_be_last(end) || refuters.may_be_others(end);
+                    beside.extend((is_open || refuters.begins_anew(end.source.place)).then_some(end));
                     ends.earlier = ends.earlier.or(Some(end).filter(|end| is_of_earlier_run(end, refuters)));
                 }
                 // srun cancels a step itself after a task that was killed.

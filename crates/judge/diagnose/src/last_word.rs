@@ -55,16 +55,24 @@ pub(crate) fn judge(case: &Case) -> Option<Judged> {
 /// none does, about the step that is its last line.
 pub(crate) fn alone(case: &Case) -> Option<Judged> {
     let said = || case.run.statements.iter().filter(|one| reports(one));
-    let failed = said().find(|one| gives_up(one.text())).or_else(|| said().next());
-    let (what, how, question) = match failed {
-        Some(one) => {
-            let text = one.source.text.trim();
+    let failed = said().find(|one| gives_up(one.text())).or_else(|| said().next()).map(|one| &one.source);
+    let caught = case.run.ends.iter().find(|end| matches!(end.how, Ended::Exception { .. })).map(|end| &end.source);
+    let (what, how, question) = match (failed, caught) {
+        (Some(line), _) => {
+            let text = line.text.trim();
             let question = format!(
                 "A line reports a failure, and no rule knows it: `{text}`. Did the run fail of it? Read what its program says there, and give the whole output of all ranks"
             );
             ("the course of the run", format!("has `{text}`"), question)
         }
-        None => {
+        (None, Some(line)) => {
+            let text = line.text.trim();
+            let question = format!(
+                "The program goes on behind an exception: `{text}`. Was that caught, or did one of several processes end of it? Give the whole output of all ranks"
+            );
+            ("the course of the run", format!("goes on behind `{text}`"), question)
+        }
+        (None, None) => {
             let text = in_short(last_step(case.run)?.text.trim());
             let question = format!(
                 "No line reports a failure, and the last is a step: `{text}`. Does it hang there, is it slow, or is the rest of the output elsewhere? If it \
@@ -77,7 +85,7 @@ pub(crate) fn alone(case: &Case) -> Option<Judged> {
 }
 
 /// Whether a line reports a failure that may be the run's: the kernel's are of the machine, and what NCCL informs of is none.
-pub(crate) fn reports(one: &Statement) -> bool {
+fn reports(one: &Statement) -> bool {
     let may_tell = !matches!(one.speaker, Speaker::NcclInfo | Speaker::Kernel) && !KNOWN.is_harmless(&one.source.text);
     may_tell && (gives_up(one.text()) || fails(one))
 }

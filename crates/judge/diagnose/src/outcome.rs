@@ -105,6 +105,13 @@ fn beside(case: &Case) -> Option<Judged> {
             "Ranks came up, but {how}. Is it of this launch, and were two outputs put together, or of one before? Give each output in a file of its own"
         );
         of_job(how, question)
+    } else if case.refuters.begins_anew(end.source.place) {
+        let how = format!("something begins behind it: `{line}`");
+        let question = format!(
+            "{} failed, and what begins behind it goes on: `{line}`. Was that caught, or started again? See that all ranks are there: `pgrep -af python` on their hosts",
+            who(end)
+        );
+        (who(end), how, question)
     } else {
         let how = format!("nothing shows whether it was one of the run: `{line}`");
         let question = format!("{} failed, and {how}. Did the run go on? Give the rest of the output", who(end));
@@ -128,19 +135,54 @@ fn done(case: &Case, findings: &[Finding]) -> Option<Judged> {
     Some(Judged::new(Subject::Course, END_OF_RUN, how, Judgement::Passed))
 }
 
-/// What a launcher or a runner says at the end of an input of what it started, where no line of it tells of a failure.
+/// What a launcher or a runner says at the end of an input of what it started, where no line of it tells of a failure, in whatever words. What is told of one
+/// of several by its name is not the run.
 fn last_success(run: &Run) -> Option<&SourceLine> {
-    let succeeded = run.ends.iter().filter(|end| end.how == Ended::Success && end.told_by != EndTeller::List);
+    let succeeded = run.ends.iter().filter(|end| end.how == Ended::Success && end.command.is_none());
     let agents = run.statements.iter().filter(|one| is_of_agent_that_succeeded(one)).map(|one| &one.source);
-    let line = succeeded.map(|end| &end.source).chain(agents).max_by_key(|line| line.place)?;
+    let lines: Vec<&SourceLine> = succeeded.map(|end| &end.source).chain(agents).collect();
+    let line = *lines.iter().max_by_key(|line| line.place)?;
+    let is_own = |one: &Statement| lines.iter().any(|line| line.place == one.source.place);
+    let spoken = |one: &Statement| one.speaker != Speaker::NcclInfo && !is_own(one) && speaks_of_failure(one.text());
     let says_more = |one: &Statement| {
         // Ray puts a rule below it, behind its place in the file.
         let said = one.text().rsplit(" -- ").next();
         let is_said = said.is_some_and(|said| said.contains(|c: char| c.is_ascii_alphanumeric()));
         one.source.place > line.place && one.speaker != Speaker::Launcher && is_said
     };
-    let failed = run.ends.iter().any(|end| end.how != Ended::Success && !end.is_handled());
-    (!failed && !run.statements.iter().any(|one| says_more(one) || last_word::reports(one))).then_some(line)
+    let all_succeeded = run.ends.iter().all(|end| end.how == Ended::Success);
+    (all_succeeded && !run.statements.iter().any(|one| says_more(one) || spoken(one))).then_some(line)
+}
+
+/// Whether a line has a word for a failure, and does not count none of them: `0 failed`, `failed: 0`.
+fn speaks_of_failure(text: &str) -> bool {
+    const SPOKEN: [&str; 18] = [
+        "fail",
+        "failed",
+        "fails",
+        "failure",
+        "failures",
+        "error",
+        "lost",
+        "aborted",
+        "aborting",
+        "killed",
+        "crashed",
+        "cannot",
+        "unable",
+        "unreachable",
+        "gave",
+        "giving",
+        "nan",
+        "skipping",
+    ];
+    let words = text.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
+    let words: Vec<String> = words.map(str::to_ascii_lowercase).collect();
+    let none = |at: usize| words.get(at).is_some_and(|word| word == "0" || word == "no");
+    let is_spoken = |(at, word): (usize, &String)| {
+        SPOKEN.contains(&word.as_str()) && !none(at + 1) && !at.checked_sub(1).is_some_and(none)
+    };
+    words.iter().enumerate().any(is_spoken)
 }
 
 /// Whether anything stands above a note.

@@ -23,6 +23,8 @@ pub struct Counted {
     /// The words of the loop's lines.
     of: String,
     step: Step,
+    /// It tells what a training measured: what waits, or tries again, counts as well.
+    is_measured: bool,
 }
 
 /// How many steps of each loop stand behind a place of its input that are further than those before it, and whether the loop ran before. What another program
@@ -46,11 +48,16 @@ pub fn counts_on(counted: &[Counted], place: Place, least: usize) -> bool {
     steps_behind(counted, place).any(|(ran_before, steps)| ran_before && steps >= least)
 }
 
-/// Whether no loop counts before a place of its input, and one counts several steps behind it: what ended a process as it started lets no loop of its run
-/// begin.
+/// Whether no loop counts before a place of its input, and one that measures counts several steps behind it: what ended a process as it started lets no loop
+/// of its run begin.
 pub fn begins_behind(steps: &[Counted], place: Place) -> bool {
     const STEPS: usize = 5;
-    !steps.iter().any(|one| place.is_after(one.place)) && steps_behind(steps, place).any(|(_, steps)| steps >= STEPS)
+    let is_behind = |one: &&Counted| one.is_measured && one.place.is_after(place);
+    let mut behind: HashMap<&str, HashSet<Step>> = HashMap::new();
+    for one in steps.iter().filter(is_behind) {
+        behind.entry(&one.of).or_default().insert(one.step);
+    }
+    !steps.iter().any(|one| place.is_after(one.place)) && behind.values().any(|steps| steps.len() >= STEPS)
 }
 
 /// The words of a line without its figures: those of the lines of one loop are alike.
@@ -60,19 +67,24 @@ pub fn loop_of(line: &str) -> String {
     line.chars().filter(|c| !CHANGES.contains(*c)).collect()
 }
 
-/// The step of a training that a line counts: what watches a machine prints numbers again and again as well, and goes on where the training hangs.
+/// The step of a training that a line counts: what watches a machine prints numbers again and again as well, and goes on where the training hangs. Of a step
+/// the first number counts, micro batches of one are none; an epoch has steps.
 pub fn step(line: &str) -> Option<Step> {
-    const COUNTED: [&str; 9] = ["step", "iter", "iteration", "epoch", "episode", "batch", "update", "it", "column"];
+    const COUNTED: [&str; 7] = ["step", "iter", "iteration", "batch", "update", "it", "column"];
+    const PARTED: [&str; 2] = ["epoch", "episode"];
     // A name may have more words: `step_i: 200`.
     const NAME: usize = 2;
     let words = line.split(|c: char| !c.is_ascii_alphanumeric() && c != '.').filter(|word| !word.is_empty());
     let words: Vec<&str> = words.collect();
-    let is_counted = |word: &str| COUNTED.iter().any(|name| word.trim_end_matches('s').eq_ignore_ascii_case(name));
-    let counted =
-        words.iter().enumerate().filter(|(_, word)| is_counted(word.trim_start_matches(|c: char| c.is_ascii_digit())));
-    let first = |(at, _): (usize, _)| (at + 1..words.len()).take(NAME).find(|at| leading_number(words[*at]).is_some());
-    let first = counted.filter_map(first).next()?;
-    step_of(words[first..].iter().copied())
+    let is_one = |word: &str, names: &[&str]| {
+        let word = word.trim_start_matches(|c: char| c.is_ascii_digit());
+        names.iter().any(|name| word.trim_end_matches('s').eq_ignore_ascii_case(name))
+    };
+    let counts = |word: &str| is_one(word, &COUNTED) || is_one(word, &PARTED);
+    let number = |at: usize| (at + 1..words.len()).take(NAME).find(|at| leading_number(words[*at]).is_some());
+    let of_word = |(at, word): (usize, &&str)| Some((is_one(word, &PARTED), number(at)?));
+    let (is_parted, first) = words.iter().enumerate().filter(|(_, word)| counts(word)).find_map(of_word)?;
+    step_of(words[first..].iter().copied().take(if is_parted { words.len() } else { 1 }))
 }
 
 /// The first numbers of words.
@@ -132,7 +144,7 @@ pub fn progress(run: &Run) -> Vec<Progress> {
             false => figures >= 2 && figures * 3 >= words || has_cells(text),
         };
         let serves = serves(text);
-        (enough || serves).then(|| Progress { place: one.source.place, is_row: figures == words, serves })
+        (enough || serves).then_some(Progress { place: one.source.place, is_row: figures == words, serves })
     });
     rows.chain(said).collect()
 }
@@ -150,7 +162,9 @@ pub fn steps(run: &Run) -> Vec<Counted> {
         let of_row = || step_of(text.split_whitespace().take(1)).filter(|_| is_row(one.message()));
         let of_line = || step(text).filter(|_| measures(one.message()) || has_cells(text)).or_else(of_row);
         let step = if is_bar(text) { step_of_bar(text) } else { of_line() };
-        Some(Counted { place: one.source.place, of: loop_of(text), step: step? })
+        let is_measured =
+            text.split_once("%|").map_or(decimals(one.message()) >= 2, |(head, _)| self::step(head).is_some());
+        Some(Counted { place: one.source.place, of: loop_of(text), step: step?, is_measured })
     };
     said(run).filter_map(counted).collect()
 }
@@ -159,6 +173,18 @@ pub fn steps(run: &Run) -> Vec<Counted> {
 fn is_row(text: &str) -> bool {
     let (figures, words) = figures(text);
     figures >= 2 && figures == words
+}
+
+/// How many numbers of a line have a decimal point or an exponent.
+fn decimals(text: &str) -> usize {
+    let said = text.split([' ', '\t']).filter(|word| !is_of_head(word));
+    let parts = said.flat_map(|word| word.split(['=', ':', ',', '|', '(', ')', '[', ']', '{', '}']));
+    let is_decimal = |part: &&str| {
+        part.starts_with(|c: char| c.is_ascii_digit() || c == '-')
+            && part.contains(['.', 'e', 'E'])
+            && leading_number(part.trim_start_matches('-')).is_some()
+    };
+    parts.filter(is_decimal).count()
 }
 
 /// Whether a third of a line's words have numbers with units, `412ms`, `8.12G`, `41.2%`, or of two, `100/600`: a loop's that tells what it measured.

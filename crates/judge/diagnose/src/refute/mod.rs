@@ -3,6 +3,7 @@
 //! A line speaks of trouble at its place in the stream. What comes after it may show that the trouble was survived: the
 //! communicator came up, or the run ended well. Nothing refutes what a machine says of itself.
 
+mod course;
 mod launches;
 pub(crate) mod pods;
 mod processes;
@@ -11,17 +12,17 @@ mod survivors;
 
 use crate::data::Until;
 use crate::lines::{Line, is_event};
-use crate::progress::{Counted, Progress, begins_behind, counts_on, progress, steps};
+use crate::progress::{Counted, Progress, progress, steps};
 use crate::results::is_error_of_gpu;
 use crate::words::{KNOWN, TIMED_OUT};
 use busbw_model::{BenchTable, EndTeller, Ended, Place, RankEnd, Run, Speaker, TorchEvent, TorchStatement};
 use launches::{Launches, StartedRanks, displaced, unordered};
 use pods::Pods;
 use processes::{Ranks, may_be_of_another};
-use servers::{ANSWERS, Servers};
+use servers::Servers;
 use std::collections::{HashMap, HashSet};
 pub(crate) use survivors::is_of_agent_that_succeeded;
-use survivors::{recovered, strangers, survived};
+use survivors::{goes_on_anew, is_survived, recovered, strangers, survived};
 
 /// Lines that a message of an exception has below its first.
 const LINES_OF_MESSAGE: u64 = 3;
@@ -49,6 +50,8 @@ pub struct Refuters {
     displaced: HashSet<Place>,
     /// Ends that their process survived, and those of other programs.
     survived: HashSet<Place>,
+    /// Those of them behind which a loop or a server begins, and nothing else shows that the run goes on.
+    anew: HashSet<Place>,
     /// Lines of launchers, torchrun left out: it starts nothing over ssh.
     launchers: Vec<Place>,
     /// The number of lines of each input, and inputs whose last is no empty line and no prompt.
@@ -109,6 +112,7 @@ impl Refuters {
             ended_well,
             succeeded,
             survived: HashSet::new(),
+            anew: HashSet::new(),
             launchers: launchers.map(|statement| statement.source.place).collect(),
             lines,
             ends_in_text,
@@ -125,7 +129,9 @@ impl Refuters {
             ranks,
             pods: Pods::of(run),
         };
-        refuters.survived = survived(&refuters, run);
+        refuters.survived = survived(&refuters, run, is_survived);
+        refuters.anew = survived(&refuters, run, goes_on_anew);
+        refuters.anew.retain(|place| refuters.survived.insert(*place));
         refuters
     }
 
@@ -232,6 +238,11 @@ impl Refuters {
     /// Whether the process survived an end: it went on.
     pub fn survived(&self, end: Place) -> bool {
         self.survived.contains(&end)
+    }
+
+    /// Whether only what begins behind an end shows that it was survived.
+    pub fn begins_anew(&self, end: Place) -> bool {
+        self.anew.contains(&end)
     }
 
     /// Whether an exception that somebody may have caught or logged, or one alone right behind figures, is the last that its input has.
@@ -343,40 +354,9 @@ impl Refuters {
             || is_of_library && self.was_done_after(place)
     }
 
-    /// Whether a loop of the program counts on behind a place, or begins there, and nothing fails behind it.
-    pub fn counts_after(&self, place: Place) -> bool {
-        /// Other ranks print a step or two before they notice what happened to one.
-        const STEPS: usize = 3;
-        !self.fails_after(place) && (counts_on(&self.steps, place, STEPS) || begins_behind(&self.steps, place))
-    }
-
-    /// Whether it does so for longer than ranks do whose communicator is lost.
-    fn counts_long_after(&self, place: Place) -> bool {
-        const STEPS: usize = 6;
-        !self.fails_after(place) && (counts_on(&self.steps, place, STEPS) || begins_behind(&self.steps, place))
-    }
-
     /// Whether something says behind a place that a program, or what a launcher started, ended well, in an input of which nothing fails.
     fn was_done_after(&self, place: Place) -> bool {
         !self.failed.contains_key(&place.input) && self.scripts.iter().any(|end| end.is_after(place))
-    }
-
-    /// Whether a server goes on to make tokens behind a place of its input, and nothing fails there.
-    fn serves_after(&self, place: Place) -> bool {
-        let made = self.progress.iter().filter(|line| line.serves && line.place.is_after(place));
-        !self.fails_after(place) && made.count() >= ANSWERS
-    }
-
-    /// Whether a server answers several requests behind a place, and nothing fails there.
-    pub fn answers_after(&self, place: Place) -> bool {
-        !self.fails_after(place) && self.servers.answer_after(place)
-    }
-
-    /// Whether a server comes up behind a place, and answers, or makes its first tokens there.
-    fn serves_anew_after(&self, place: Place) -> bool {
-        let is_first = || !self.progress.iter().any(|line| line.serves && place.is_after(line.place));
-        let comes_up = || self.servers.started_after(place).any(|start| self.answers_after(start));
-        comes_up() || is_first() && self.serves_after(place)
     }
 
     /// Whether an input shows behind a place that a process failed.

@@ -56,7 +56,10 @@ pub(crate) fn is_over(lines: &[Line], told: &Line, by: &Line) -> bool {
 /// llama-5c9-fghij` (Kubernetes pkg/controller/controller_utils.go), whose names differ in what stands behind the last `-`.
 fn replaces(lines: &[Line], new: &str, old: &str, place: Place) -> bool {
     let owner = |pod: &str| pod.rsplit_once('-').map(|(owner, _)| owner.to_string());
-    let is_made = |line: &Line| line.text.split_once("Created pod: ").is_some_and(|(_, pod)| pod.trim() == new);
+    // Pods of a job stand beside each other, and those of a replica set take each other's place.
+    let is_set = |line: &Line| ["replicaset/", "replicaset-controller"].iter().any(|kind| line.text.contains(kind));
+    let is_made =
+        |line: &Line| line.text.split_once("Created pod: ").is_some_and(|(_, pod)| pod.trim() == new) && is_set(line);
     new != old
         && owner(new) == owner(old)
         && lines.iter().any(|line| !place.is_after(line.source.place) && line.source.place != place && is_made(line))

@@ -2,18 +2,24 @@
 
 use super::processes::starts_ranks;
 use super::{Refuters, may_be_caught};
-use crate::progress::begins_behind;
 use busbw_model::{EndTeller, Ended, Place, RankEnd, Run, SourceLine, Speaker, Statement, Warning};
 use std::collections::HashSet;
 
-/// Where ends are told that the run survived.
-pub(super) fn survived(refuters: &Refuters, run: &Run) -> HashSet<Place> {
+/// Where ends are told for which something holds.
+pub(super) fn survived(refuters: &Refuters, run: &Run, holds: fn(&Refuters, &Run, &RankEnd) -> bool) -> HashSet<Place> {
     let of_place = run.ends.iter().filter(|end| !is_of_any_place(end));
-    of_place.filter(|end| is_survived(refuters, run, end)).map(|end| end.source.place).collect()
+    of_place.filter(|end| holds(refuters, run, end)).map(|end| end.source.place).collect()
+}
+
+/// Whether the loop of a training begins behind an exception of nobody, or a server behind any end.
+pub(super) fn goes_on_anew(facts: &Refuters, _: &Run, end: &RankEnd) -> bool {
+    let place = end.source.place;
+    let begins = || !facts.fails_after(place) && facts.begins_behind(place);
+    is_of_nobody(end) && begins() || facts.serves_anew_after(place)
 }
 
 /// Whether a process went on behind what tells of its end, or the run without it.
-fn is_survived(facts: &Refuters, run: &Run, end: &RankEnd) -> bool {
+pub(super) fn is_survived(facts: &Refuters, run: &Run, end: &RankEnd) -> bool {
     let place = end.source.place;
     let goes_on = || match end.told_by {
         EndTeller::Launcher => facts.is_of_earlier_launch(place),
@@ -30,8 +36,6 @@ fn is_survived(facts: &Refuters, run: &Run, end: &RankEnd) -> bool {
     facts.ranks.lives(end) && !is_reported(run, place)
         || facts.ranks.is_none(end) && progressed()
         || end.is_handled() && !fails()
-        || facts.serves_anew_after(place)
-        || is_of_nobody(end) && !fails() && begins_behind(&facts.steps, place)
         || (may_be_caught(end) || may_go_on(end)) && !fails() && progressed()
         || goes_on()
         || is_of_program() && facts.succeeded.iter().any(|(began, _)| began.is_after(place))

@@ -57,7 +57,7 @@ const SURVIVED: [&str; 6] = [
 ];
 
 /// Those of them that are of no part of the program's work.
-const IGNORED: [&str; 3] = ["Exception ignored in", "Error in atexit._run_exitfuncs:", "--- Logging error ---"];
+const IGNORED: [&str; 2] = ["Exception ignored in", "Error in atexit._run_exitfuncs:"];
 
 const HEADER: &str = "Traceback (most recent call last):";
 
@@ -309,7 +309,9 @@ impl Follower {
         self.flat.remove(stream);
         self.open.remove(stream);
         let survived = self.survived.remove(stream);
-        self.ignored = survived == Some(true);
+        // A GPU's context that is gone stays gone.
+        let is_final = |(kind, message)| super::forms::is_final(kind, message);
+        self.ignored = survived == Some(true) && !any_exception(body.trim()).is_some_and(is_final);
         survived.is_none()
     }
 

@@ -75,7 +75,8 @@ impl<'a> MatchedLines<'a> {
         };
         let printed = || self.printed.iter().copied().filter(|line| !taken_back(line));
         let answers = |line: &Line| {
-            let may_be_asked_again = cause.code != Code::HangMismatch && line.speaker != Speaker::Kernel;
+            let stays = matches!(cause.code, Code::HangMismatch | Code::PeerDied) || cause.severity != Severity::Error;
+            let may_be_asked_again = !stays && line.speaker != Speaker::Kernel;
             cause.until != Until::Never && may_be_asked_again && case.refuters.answers_after(line.source.place)
         };
         let goes_on = |line: &Line| case.refuters.refute(cause.until, line) || answers(line);
