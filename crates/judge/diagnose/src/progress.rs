@@ -3,7 +3,7 @@
 use busbw_model::{Place, Run, Speaker, Statement};
 use std::collections::{HashMap, HashSet};
 
-/// How far a loop is: the first numbers that its line has behind the word that counts, in thousandths, `epoch 1, iteration 20/999`, `'epoch': 0.25`.
+/// How far a loop is: the numbers that its line has behind the word that counts, in thousandths, `step 120`, `'epoch': 0.25`, `epoch 1, iteration 20/999`.
 pub type Step = [u64; 3];
 
 /// A line of a program that goes on.
@@ -31,7 +31,7 @@ pub struct Counted {
 /// prints behind it counts anew.
 fn steps_behind(steps: &[Counted], place: Place) -> impl Iterator<Item = (bool, usize)> {
     let (mut reached, mut behind): (HashMap<&str, Step>, HashMap<&str, HashSet<Step>>) = Default::default();
-    for Counted { of, step, .. } in steps.iter().filter(|one| !one.place.is_after(place)) {
+    for Counted { of, step, .. } in steps.iter().filter(|one| place.is_after(one.place)) {
         reached.entry(of).and_modify(|last| *last = (*last).max(*step)).or_insert(*step);
     }
     for Counted { of, step, .. } in steps.iter().filter(|one| one.place.is_after(place)) {
