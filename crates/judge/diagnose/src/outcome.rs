@@ -156,31 +156,13 @@ fn last_success(run: &Run) -> Option<&SourceLine> {
 
 /// Whether a line has a word for a failure, and does not count none of them: `0 failed`, `failed: 0`.
 fn speaks_of_failure(text: &str) -> bool {
-    const SPOKEN: [&str; 18] = [
-        "fail",
-        "failed",
-        "fails",
-        "failure",
-        "failures",
-        "error",
-        "lost",
-        "aborted",
-        "aborting",
-        "killed",
-        "crashed",
-        "cannot",
-        "unable",
-        "unreachable",
-        "gave",
-        "giving",
-        "nan",
-        "skipping",
-    ];
+    const SPOKEN: &str = "fail failed fails failure failures error lost aborted aborting killed crashed cannot unable unreachable gave \
+                          giving nan skipping";
     let words = text.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
     let words: Vec<String> = words.map(str::to_ascii_lowercase).collect();
     let none = |at: usize| words.get(at).is_some_and(|word| word == "0" || word == "no");
     let is_spoken = |(at, word): (usize, &String)| {
-        SPOKEN.contains(&word.as_str()) && !none(at + 1) && !at.checked_sub(1).is_some_and(none)
+        SPOKEN.split(' ').any(|spoken| spoken == word) && !none(at + 1) && !at.checked_sub(1).is_some_and(none)
     };
     words.iter().enumerate().any(is_spoken)
 }

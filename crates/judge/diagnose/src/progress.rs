@@ -27,9 +27,8 @@ pub struct Counted {
     is_measured: bool,
 }
 
-/// How many steps of each loop stand behind a place of its input that are further than those before it, and whether the loop ran before. What another program
-/// prints behind it counts anew.
-fn steps_behind(steps: &[Counted], place: Place) -> impl Iterator<Item = (bool, usize)> {
+/// Whether a loop that ran before a place of its input counts on behind it, by so many steps. What another program prints behind it counts anew.
+pub fn counts_on(steps: &[Counted], place: Place, least: usize) -> bool {
     let (mut reached, mut behind): (HashMap<&str, Step>, HashMap<&str, HashSet<Step>>) = Default::default();
     for Counted { of, step, .. } in steps.iter().filter(|one| place.is_after(one.place)) {
         reached.entry(of).and_modify(|last| *last = (*last).max(*step)).or_insert(*step);
@@ -37,27 +36,26 @@ fn steps_behind(steps: &[Counted], place: Place) -> impl Iterator<Item = (bool, 
     for Counted { of, step, .. } in steps.iter().filter(|one| one.place.is_after(place)) {
         behind.entry(of).or_default().insert(*step);
     }
-    behind.into_iter().map(move |(of, steps)| {
-        let last = reached.get(of);
-        (last.is_some(), steps.iter().filter(|step| last.is_none_or(|last| *step > last)).count())
-    })
+    let goes_on = |(of, steps): (&&str, &HashSet<Step>)| {
+        reached.get(of).is_some_and(|last| steps.iter().filter(|step| *step > last).count() >= least)
+    };
+    behind.iter().any(goes_on)
 }
 
-/// Whether a loop that ran before a place of its input counts on behind it, by so many steps.
-pub fn counts_on(counted: &[Counted], place: Place, least: usize) -> bool {
-    steps_behind(counted, place).any(|(ran_before, steps)| ran_before && steps >= least)
-}
-
-/// Whether no loop counts before a place of its input, and one that measures counts several steps behind it: what ended a process as it started lets no loop
-/// of its run begin.
-pub fn begins_behind(steps: &[Counted], place: Place) -> bool {
+/// Where loops begin to count in each input of which one measures, for several steps: what ended a process as it started lets no loop of its run begin.
+pub fn begun(steps: &[Counted]) -> HashMap<u32, Place> {
     const STEPS: usize = 5;
-    let is_behind = |one: &&Counted| one.is_measured && one.place.is_after(place);
-    let mut behind: HashMap<&str, HashSet<Step>> = HashMap::new();
-    for one in steps.iter().filter(is_behind) {
-        behind.entry(&one.of).or_default().insert(one.step);
+    let mut measured: HashMap<(u32, &str), HashSet<Step>> = HashMap::new();
+    for Counted { place, of, step, .. } in steps.iter().filter(|one| one.is_measured) {
+        measured.entry((place.input, of)).or_default().insert(*step);
     }
-    !steps.iter().any(|one| place.is_after(one.place)) && behind.values().any(|steps| steps.len() >= STEPS)
+    let goes_on = |input: u32| measured.iter().any(|((of, _), steps)| *of == input && steps.len() >= STEPS);
+    let mut first: HashMap<u32, Place> = HashMap::new();
+    for Counted { place, .. } in steps {
+        first.entry(place.input).and_modify(|first| *first = (*first).min(*place)).or_insert(*place);
+    }
+    first.retain(|input, _| goes_on(*input));
+    first
 }
 
 /// The words of a line without its figures: those of the lines of one loop are alike.
@@ -161,10 +159,10 @@ pub fn steps(run: &Run) -> Vec<Counted> {
         let text = one.text();
         let of_row = || step_of(text.split_whitespace().take(1)).filter(|_| is_row(one.message()));
         let of_line = || step(text).filter(|_| measures(one.message()) || has_cells(text)).or_else(of_row);
-        let step = if is_bar(text) { step_of_bar(text) } else { of_line() };
+        let step = if is_bar(text) { step_of_bar(text) } else { of_line() }?;
         let is_measured =
-            text.split_once("%|").map_or(decimals(one.message()) >= 2, |(head, _)| self::step(head).is_some());
-        Some(Counted { place: one.source.place, of: loop_of(text), step: step?, is_measured })
+            text.split_once("%|").map_or_else(|| decimals(one.message()) >= 2, |(head, _)| self::step(head).is_some());
+        Some(Counted { place: one.source.place, of: loop_of(text), step, is_measured })
     };
     said(run).filter_map(counted).collect()
 }

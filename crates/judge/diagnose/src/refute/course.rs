@@ -2,7 +2,7 @@
 
 use super::Refuters;
 use super::servers::ANSWERS;
-use crate::progress::{begins_behind, counts_on};
+use crate::progress::counts_on;
 use busbw_model::Place;
 
 impl Refuters {
@@ -15,7 +15,8 @@ impl Refuters {
 
     /// Whether a loop begins behind a place in front of which nothing came up.
     pub(super) fn begins_behind(&self, place: Place) -> bool {
-        !self.launches.up.iter().any(|up| place.is_after(up.first)) && begins_behind(&self.steps, place)
+        let came_up = || self.launches.up.iter().any(|up| place.is_after(up.first));
+        self.begun.get(&place.input).is_some_and(|first| first.is_after(place)) && !came_up()
     }
 
     /// Whether it does so for longer than ranks do whose communicator is lost.

@@ -12,7 +12,7 @@ mod survivors;
 
 use crate::data::Until;
 use crate::lines::{Line, is_event};
-use crate::progress::{Counted, Progress, progress, steps};
+use crate::progress::{Counted, Progress, begun, progress, steps};
 use crate::results::is_error_of_gpu;
 use crate::words::{KNOWN, TIMED_OUT};
 use busbw_model::{BenchTable, EndTeller, Ended, Place, RankEnd, Run, Speaker, TorchEvent, TorchStatement};
@@ -61,6 +61,8 @@ pub struct Refuters {
     progress: Vec<Progress>,
     /// Lines in which its loops count.
     steps: Vec<Counted>,
+    /// Where they begin, in inputs in which one goes on.
+    begun: HashMap<u32, Place>,
     servers: Servers,
     /// Where each input shows last that a process failed.
     failed: HashMap<u32, Place>,
@@ -103,6 +105,7 @@ impl Refuters {
         let launchers = run.statements.iter().filter(|one| is_of_launcher(one.text()));
         let waited = run.ends.iter().filter(|end| end.source.text.contains(TIMED_OUT));
         let listed = run.ends.iter().filter(|end| end.told_by == EndTeller::List);
+        let steps = steps(run);
         let mut refuters = Refuters {
             unordered: unordered(run, &launches),
             displaced: displaced(run),
@@ -117,7 +120,8 @@ impl Refuters {
             lines,
             ends_in_text,
             progress: progress(run),
-            steps: steps(run),
+            begun: begun(&steps),
+            steps,
             servers: Servers::of(run),
             failed,
             waited: waited.map(|end| end.source.place).collect(),

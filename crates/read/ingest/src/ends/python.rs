@@ -16,7 +16,7 @@ pub(crate) fn beginning(body: &str) -> Option<EndLine> {
             Some(EndLine::Header { logged: false })
         }
         _ if is_in_message(text) => Some(EndLine::Header { logged: true }),
-        _ if SURVIVED.iter().any(|start| text.starts_with(start)) => Some(EndLine::Survived),
+        _ if survived(text).is_some() => Some(EndLine::Survived),
         _ => None,
     }
 }
@@ -45,19 +45,21 @@ pub(super) fn read(body: &str, last: bool) -> Option<EndLine> {
     Some(EndLine::Exception { kind: kind.to_string(), message: message.to_string(), traceback: last })
 }
 
-/// What CPython prints in front of a traceback that ends no process: `Python/errors.c`, `Lib/threading.py`, `Lib/logging/__init__.py`,
-/// `Modules/atexitmodule.c`, `Lib/asyncio`.
-const SURVIVED: [&str; 6] = [
-    "Exception ignored in",
-    "Exception in thread ",
-    "Error in atexit._run_exitfuncs:",
-    "--- Logging error ---",
-    "Task exception was never retrieved",
-    "Future exception was never retrieved",
+/// What CPython prints in front of a traceback that ends no process, and whether that is of no part of the program's work: `Python/errors.c`,
+/// `Lib/threading.py`, `Modules/atexitmodule.c`, `Lib/logging/__init__.py`, `Lib/asyncio`.
+const SURVIVED: [(&str, bool); 6] = [
+    ("Exception ignored in", true),
+    ("Exception in thread ", false),
+    ("Error in atexit._run_exitfuncs:", true),
+    ("--- Logging error ---", false),
+    ("Task exception was never retrieved", false),
+    ("Future exception was never retrieved", false),
 ];
 
-/// Those of them that are of no part of the program's work.
-const IGNORED: [&str; 2] = ["Exception ignored in", "Error in atexit._run_exitfuncs:"];
+/// Whether a line stands in front of a traceback that ends no process, and whether Python ignores that exception.
+fn survived(text: &str) -> Option<bool> {
+    SURVIVED.iter().find(|(start, _)| text.starts_with(start)).map(|(_, ignored)| *ignored)
+}
 
 const HEADER: &str = "Traceback (most recent call last):";
 
@@ -285,8 +287,7 @@ impl Follower {
         }
         let indent = body.len() - body.trim_start().len();
         if begins == Some(&EndLine::Survived) {
-            let ignored = IGNORED.iter().any(|start| body.trim_start().starts_with(start));
-            self.survived.insert(stream.into(), ignored);
+            self.survived.insert(stream.into(), survived(body.trim_start()) == Some(true));
         } else if begins.is_some() {
             self.open.insert(stream.into(), indent);
             if is_of_notebook(body.trim_start()) || is_of_box(body.trim_start()) {
