@@ -2,7 +2,7 @@
 
 use crate::links::Connector;
 use busbw_transport::shm::Group;
-use busbw_transport::tcp::{Connecting, Handle, Listener, Net, RecvComm};
+use busbw_transport::tcp::{Connecting, Handle, Listener, Net, RecvComm, WayBack};
 use busbw_transport::{Error, Exchange, Receiver, Result, Sender};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -30,6 +30,8 @@ struct Remote {
     handles: Vec<Vec<Handle>>,
     connecting: HashMap<(usize, usize), Connecting>,
     accepted: HashMap<(usize, usize), RecvComm>,
+    /// By rank and lane: small messages go both ways on the connection from the rank with the smaller number.
+    ways_back: HashMap<(usize, usize), WayBack>,
 }
 
 impl Connections {
@@ -59,8 +61,8 @@ impl Connections {
             )));
         }
         let lanes = handles.iter().map(Vec::len).max().unwrap_or(1);
-        let (connecting, accepted) = Default::default();
-        self.remote = Some(Remote { net, listeners, handles, connecting, accepted });
+        let (connecting, accepted, ways_back) = Default::default();
+        self.remote = Some(Remote { net, listeners, handles, connecting, accepted, ways_back });
         Ok(lanes)
     }
 
@@ -111,6 +113,11 @@ impl Connector for Connections {
         let Some(mut sender) = connecting.poll()? else { return Ok(None) };
         remote.connecting.remove(&(peer, lane));
         sender.set_peer_name(name);
+        let way = remote.ways_back.entry((peer, lane)).or_default();
+        match self.rank < peer {
+            true => sender.lend(way),
+            false => sender.return_by(way.clone()),
+        }
         Ok(Some(Box::new(sender)))
     }
 
@@ -128,8 +135,13 @@ impl Connector for Connections {
                 remote.accepted.insert(from, receiver);
             }
         }
-        let receiver = remote.accepted.remove(&(peer, lane));
-        Ok(receiver.map(|receiver| Box::new(receiver) as Box<dyn Receiver>))
+        let Some(mut receiver) = remote.accepted.remove(&(peer, lane)) else { return Ok(None) };
+        let way = remote.ways_back.entry((peer, lane)).or_default();
+        match self.rank < peer {
+            true => receiver.hear(way.clone()),
+            false => receiver.lend(way),
+        }
+        Ok(Some(Box::new(receiver)))
     }
 }
 

@@ -159,7 +159,6 @@ fn short_of_descriptors(error: &std::io::Error) -> bool {
 fn open(interface: &Interface, peer: SocketAddr, config: &Config, bound: bool) -> std::io::Result<OwnedFd> {
     let socket = Socket::new(Domain::for_address(peer), Type::STREAM, None)?;
     socket.set_nonblocking(true)?;
-    socket.set_tcp_nodelay(true)?;
     if bound {
         // Old kernels require a privilege for this; without it the routing table chooses the interface.
         let _ = socket.bind_device(Some(interface.name.as_bytes()));

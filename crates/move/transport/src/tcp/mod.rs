@@ -31,6 +31,7 @@ mod socket;
 #[cfg(test)]
 mod tests;
 mod turn;
+mod way_back;
 mod wire;
 mod workers;
 mod zero_copy;
@@ -42,6 +43,7 @@ pub use listen::Listener;
 pub use receive::RecvComm;
 pub use rooms::GroupedRoom;
 pub use send::SendComm;
+pub use way_back::WayBack;
 
 use crate::interfaces::Interface;
 use crate::wait::Cores;
@@ -158,6 +160,8 @@ pub fn sockets_left() -> usize {
 
 /// Gives a socket the service and the watch that the settings ask for.
 fn settle(fd: &OwnedFd, config: &Config, peer: SocketAddr) {
+    // Optional: without it small messages wait for the acknowledgement of those before.
+    let _ = socket::set_option(fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1);
     if let Some(timeout) = config.timeout {
         liveness::keep_alive(fd, timeout);
     }

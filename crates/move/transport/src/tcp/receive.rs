@@ -8,6 +8,7 @@ use super::requests::Requests;
 use super::rest::{self, Entered};
 use super::rooms::{GroupedRoom, ReceiveShared, check_group};
 use super::send::Parts;
+use super::way_back::WayBack;
 use super::workers::Workers;
 use super::{MOST_REQUESTS, deal};
 use crate::transport::{Receiver, Request};
@@ -19,7 +20,12 @@ use std::sync::atomic::Ordering;
 /// The receiving end of a connection. Dropping it closes its sockets and ends its threads.
 pub struct RecvComm {
     shared: Arc<ReceiveShared>,
-    control: Control,
+    /// Where small messages come: its own control socket, then the way back, if there is one.
+    controls: Vec<Control>,
+    /// The way back, until it is there.
+    way_back: Option<WayBack>,
+    /// Small messages come by the way back, and what the control socket has still to say is that it ends.
+    changed_over: bool,
     inline_up_to: usize,
     requests: Requests,
     /// Receives under way that may come over the data sockets.
@@ -50,7 +56,9 @@ impl RecvComm {
         let workers = Workers::new(lanes, parts.threads, parts.growth)?;
         Ok(RecvComm {
             shared,
-            control: Control::new(parts.control),
+            controls: vec![Control::new(Arc::new(parts.control), None)],
+            way_back: None,
+            changed_over: false,
             inline_up_to,
             requests: Requests::new(),
             long_under_way: 0,
@@ -70,6 +78,12 @@ impl RecvComm {
         &mut self.workers
     }
 
+    /// Whether small messages come by the way back.
+    #[cfg(test)]
+    pub(super) fn has_changed_over(&self) -> bool {
+        self.changed_over
+    }
+
     /// Bytes that have come.
     #[cfg(test)]
     pub(super) fn received(&self) -> u64 {
@@ -79,6 +93,16 @@ impl RecvComm {
     /// Names the peer in errors: `rank 3 on host b`. The address is added.
     pub fn set_peer_name(&mut self, name: &str) {
         self.peer = format!("{name} ({})", self.address);
+    }
+
+    /// Lets the connection that goes the other way use its control socket.
+    pub fn lend(&mut self, way: &WayBack) {
+        self.controls[0].lend(way);
+    }
+
+    /// Takes small messages from the control socket of the connection that goes the other way as well, once that stands.
+    pub fn hear(&mut self, way: WayBack) {
+        self.way_back = Some(way);
     }
 
     /// Posts rooms for as many messages, which may come in any order among them: each goes into the room with its tag. The
@@ -134,27 +158,49 @@ impl RecvComm {
         if self.workers.have_helpers() && self.long_under_way > 0 {
             return false;
         }
-        let control: &dyn AsFd = self.control.socket();
+        let controls = self.controls.iter().map(|control| -> &dyn AsFd { control.socket() });
         let lane = self.workers.own().map(|lane| -> &dyn AsFd { lane.epoll() });
-        rest::until_ready(&mut self.entered, [Some(control), lane].into_iter().flatten())
+        rest::until_ready(&mut self.entered, controls.chain(lane))
     }
 
     /// Moves what can be moved.
     fn progress(&mut self) -> std::result::Result<(), Failure> {
-        let mut moved = self.pump_control()?;
-        self.idle = if moved > 0 { 0 } else { self.idle.wrapping_add(1) };
         let look_anyway = self.idle % Self::LOOK_ANYWAY == Self::LOOK_ANYWAY - 1;
-        if self.long_under_way > 0 || self.control.ended() || look_anyway {
+        let mut moved = self.pump_controls(look_anyway)?;
+        self.idle = if moved > 0 { 0 } else { self.idle.wrapping_add(1) };
+        if self.long_under_way > 0 || self.controls_ended() || look_anyway {
             moved += self.workers.progress(|| self.shared.received())?;
         }
         self.shared.failure.get().map_or(Ok(()), Err)?;
         if moved > 0 {
             self.cancel.advance();
         }
-        let ended = self.control.ended() && self.shared.ended_sockets.load(Ordering::Acquire) == self.data_sockets;
+        let ended = self.controls_ended() && self.shared.ended_sockets.load(Ordering::Acquire) == self.data_sockets;
         self.finish();
         // Asked after the last bytes were counted: what came before the end is complete.
         if ended && moved == 0 && self.requests.under_way() > 0 { Err(Failure::Closed) } else { Ok(()) }
+    }
+
+    fn controls_ended(&self) -> bool {
+        self.controls.iter().all(Control::ended)
+    }
+
+    /// Receives inline messages from where they come; the bytes received.
+    fn pump_controls(&mut self, look_anyway: bool) -> std::result::Result<usize, Failure> {
+        if let Some(socket) = self.way_back.as_ref().and_then(WayBack::socket) {
+            self.controls.push(Control::new(socket, self.way_back.take()));
+            self.entered = Entered::default();
+        }
+        let mut moved = 0;
+        if !self.changed_over || look_anyway || self.controls[1].ended() {
+            moved += self.pump_control(0)?;
+        }
+        if self.controls.len() > 1 {
+            let back = self.pump_control(1)?;
+            self.changed_over |= back > 0;
+            moved += back;
+        }
+        Ok(moved)
     }
 
     fn finish(&mut self) {
@@ -166,18 +212,18 @@ impl RecvComm {
         }
     }
 
-    /// Receives inline messages into their rooms; the bytes received.
-    fn pump_control(&mut self) -> std::result::Result<usize, Failure> {
+    /// Receives inline messages of one control socket into their rooms; the bytes received.
+    fn pump_control(&mut self, which: usize) -> std::result::Result<usize, Failure> {
         let mut total = 0;
         loop {
-            if self.control.reads_next() {
+            if self.controls[which].reads_next() {
                 self.finish();
                 // Nobody waits for more.
-                if self.requests.under_way() == 0 || (total > 0 && self.control.owes()) {
+                if self.requests.under_way() == 0 || (total > 0 && self.controls[which].owes()) {
                     return Ok(total);
                 }
             }
-            match self.control.step(&self.shared)? {
+            match self.controls[which].step(&self.shared)? {
                 Step::Moved(moved) => total += moved,
                 Step::Nothing => return Ok(total),
             }

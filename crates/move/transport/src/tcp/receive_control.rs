@@ -7,12 +7,18 @@
 use super::failure::Failure;
 use super::rooms::{Landing, ReceiveShared};
 use super::socket::{self, Received};
+use super::way_back::WayBack;
 use super::wire::InlineHeader;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 /// The control socket and what was read from it.
 pub(super) struct Control {
-    fd: OwnedFd,
+    fd: Arc<OwnedFd>,
+    /// Who sends on it as well.
+    way: Option<WayBack>,
+    /// The message before was answered on the same socket.
+    answered: bool,
     ended: bool,
     buffer: Box<[u8]>,
     /// What is in the buffer and not used yet lies from `from` to `to`.
@@ -37,9 +43,20 @@ impl Control {
     /// Room for some messages of the smallest kinds. What is longer is copied only so far.
     const BUFFER: usize = 8 << 10;
 
-    pub fn new(fd: OwnedFd) -> Self {
+    pub fn new(fd: Arc<OwnedFd>, way: Option<WayBack>) -> Self {
         let buffer = vec![0; Self::BUFFER].into_boxed_slice();
-        Control { fd, ended: false, buffer, from: 0, to: 0, landing: None, unacknowledged: 0, landed: 0 }
+        Control {
+            fd,
+            way,
+            answered: false,
+            ended: false,
+            buffer,
+            from: 0,
+            to: 0,
+            landing: None,
+            unacknowledged: 0,
+            landed: 0,
+        }
     }
 
     /// Whether the peer has closed it, and all that came before is used.
@@ -47,8 +64,14 @@ impl Control {
         self.ended
     }
 
+    /// Lets the connection that goes the other way send on it.
+    pub fn lend(&mut self, way: &WayBack) {
+        way.lend(&self.fd);
+        self.way = Some(way.clone());
+    }
+
     /// Where it comes from.
-    pub fn socket(&self) -> &OwnedFd {
+    pub fn socket(&self) -> &Arc<OwnedFd> {
         &self.fd
     }
 
@@ -116,19 +139,20 @@ impl Control {
         }
     }
 
-    /// Reads what is there into the buffer, and leaves it in the socket.
+    /// Reads what is there into the buffer, and leaves it in the socket, unless an answer carries its acknowledgement.
     fn look(&mut self) -> Result<Step, Failure> {
         let begin = self.from.min(self.to - self.unacknowledged);
         self.buffer.copy_within(begin..self.to, 0);
         (self.from, self.to) = (self.from - begin, self.to - begin);
         let free = &mut self.buffer[self.to - self.unacknowledged..];
         let mut parts = [socket::part(free.as_mut_ptr(), free.len())];
+        let leave = if self.answered && self.unacknowledged == 0 { 0 } else { libc::MSG_PEEK };
         // SAFETY: the buffer is ours.
-        match unsafe { socket::receive(&self.fd, &mut parts, libc::MSG_PEEK) }? {
+        match unsafe { socket::receive(&self.fd, &mut parts, leave) }? {
             Received::Bytes(there) if there > self.unacknowledged => {
                 let moved = there - self.unacknowledged;
                 self.to += moved;
-                self.unacknowledged = there;
+                self.unacknowledged = if leave == 0 { 0 } else { there };
                 Ok(Step::Moved(moved))
             }
             Received::Nothing | Received::Bytes(_) => {
@@ -145,6 +169,7 @@ impl Control {
 
     fn landed(&mut self) -> Result<(), Failure> {
         self.landing = None;
+        self.answered = self.way.as_ref().is_some_and(WayBack::answered);
         self.landed += 1;
         // Two that nobody acknowledges, where nobody asks for more either, are sent again within milliseconds (TCP's tail loss
         // probe); one waits for longer than the kernel delays its acknowledgement.
@@ -196,7 +221,7 @@ mod tests {
             let header = InlineHeader { message, len: text.len() as u32, tag: 0, sum: 0 };
             theirs.write_all(&[&header.to_bytes(false)[..], text.as_bytes()].concat()).unwrap();
         }
-        (Control::new(ours.into()), shared, rooms, theirs)
+        (Control::new(Arc::new(ours.into()), None), shared, rooms, theirs)
     }
 
     /// How many bytes are in its socket.

@@ -7,6 +7,7 @@ use super::requests::Requests;
 use super::rest;
 use super::send_lane::SendLane;
 use super::socket;
+use super::way_back::WayBack;
 use super::wire::{ChunkHeader, InlineHeader};
 use super::workers::Workers;
 use super::{MOST_REQUESTS, deal};
@@ -151,7 +152,13 @@ unsafe impl Send for Inline {}
 /// hands still arrives.
 pub struct SendComm {
     shared: Arc<SendShared>,
-    control: OwnedFd,
+    control: Arc<OwnedFd>,
+    /// The socket of both directions: this one, once the way back is taken.
+    way: Option<WayBack>,
+    /// Small messages go by the way back once it is there.
+    returns: bool,
+    /// The control socket that they went by before. The peer takes its end for the connection's.
+    left: Option<Arc<OwnedFd>>,
     inline: VecDeque<Inline>,
     inline_up_to: usize,
     watch: Watch,
@@ -183,6 +190,9 @@ impl SendComm {
     /// Below this, a chunk costs more in system calls than another helper saves; NCCL's socket transport has the same.
     const LEAST_CHUNK: usize = 64 << 10;
 
+    /// A message up to this size goes as one part with its header, which costs the kernel less than two.
+    const SHORT: usize = 256;
+
     pub(super) fn new(parts: Parts, config: &super::Config) -> Result<Self> {
         let zero_copy = parts.data.iter().all(|socket| {
             config.zero_copy_from < usize::MAX
@@ -205,7 +215,10 @@ impl SendComm {
         let workers = Workers::new(lanes, parts.threads, parts.growth)?;
         Ok(SendComm {
             shared,
-            control: parts.control,
+            control: Arc::new(parts.control),
+            way: None,
+            returns: false,
+            left: None,
             inline: VecDeque::new(),
             inline_up_to: config.inline_up_to,
             watch: Watch::new(config.timeout),
@@ -231,6 +244,32 @@ impl SendComm {
         self.peer = format!("{name} ({})", self.address);
     }
 
+    /// Lets the connection that goes the other way use its control socket.
+    pub fn lend(&mut self, way: &WayBack) {
+        way.lend(&self.control);
+        self.way = Some(way.clone());
+    }
+
+    /// Sends small messages on the control socket of the connection that goes the other way, once that stands. The peer must
+    /// [hear](super::RecvComm::hear) there.
+    pub fn return_by(&mut self, way: WayBack) {
+        (self.way, self.returns) = (Some(way), true);
+    }
+
+    /// Goes over to the way back, if it is there: between two messages, so that no message comes in two parts.
+    fn change_over(&mut self) {
+        let Some(way) = &self.way else { return };
+        if self.returns
+            && self.left.is_none()
+            && let Some(socket) = way.socket()
+        {
+            self.left = Some(std::mem::replace(&mut self.control, socket));
+        }
+        if !self.returns || self.left.is_some() {
+            way.sent();
+        }
+    }
+
     /// Whether long messages are sent without a copy: until the kernel says that it copies after all.
     #[cfg(test)]
     pub(super) fn zero_copy(&self) -> bool {
@@ -243,7 +282,7 @@ impl SendComm {
         while !self.inline.is_empty() {
             match self.push_inline()? {
                 0 => {
-                    self.watch.look(std::iter::once((&self.control, &mut self.silence)))?;
+                    self.watch.look(std::iter::once((&*self.control, &mut self.silence)))?;
                     break;
                 }
                 sent => moved += sent,
@@ -280,8 +319,21 @@ impl SendComm {
         let Some(first) = self.inline.front_mut() else { return Ok(0) };
         let header = &first.header[first.header_sent..];
         let mut parts = [socket::part(header.as_ptr(), header.len()), socket::part(first.data, first.unsent)];
+        let mut short = [0; Self::SHORT];
+        let whole = short.get_mut(..header.len() + first.unsent);
         // SAFETY: the header is ours; the data stays readable until the request is done, by the promise of `isend`.
-        let sent = match unsafe { socket::send(&self.control, &mut parts, 0) } {
+        let result = unsafe {
+            match whole {
+                Some(whole) => {
+                    let (head, body) = whole.split_at_mut(header.len());
+                    head.copy_from_slice(header);
+                    std::ptr::copy_nonoverlapping(first.data, body.as_mut_ptr(), body.len());
+                    socket::send(&self.control, &mut [socket::part(whole.as_ptr(), whole.len())], 0)
+                }
+                None => socket::send(&self.control, &mut parts, 0),
+            }
+        };
+        let sent = match result {
             Ok(sent) => sent,
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return Ok(0),
             Err(error) => return Err(Failure::system("send to", &error)),
@@ -329,6 +381,9 @@ impl Sender for SendComm {
             // SAFETY: the message is readable by the caller's promise.
             let sum = if checked { crc32c(unsafe { std::slice::from_raw_parts(data, len) }) } else { 0 };
             let header = InlineHeader { message, len: len as u32, tag, sum }.to_bytes(self.shared.checked);
+            if self.inline.is_empty() {
+                self.change_over();
+            }
             self.inline.push_back(Inline { message, header, header_sent: 0, data, unsent: len });
             if self.inline.len() == 1 {
                 self.push_inline().map_err(|failure| self.fail(failure))?;

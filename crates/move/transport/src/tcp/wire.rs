@@ -6,7 +6,7 @@ use crate::handshake::Protocol;
 use crc32c::crc32c;
 
 /// The handshake of every socket. The version changes with every change of what stands on the wire.
-pub(super) const PROTOCOL: Protocol = Protocol { magic: *b"busbwtcp", version: 3, payload: Hello::SIZE };
+pub(super) const PROTOCOL: Protocol = Protocol { magic: *b"busbwtcp", version: 4, payload: Hello::SIZE };
 
 /// Reads fields one after another; the caller has checked the length.
 struct Fields<'a>(&'a [u8]);

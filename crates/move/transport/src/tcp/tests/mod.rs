@@ -1,5 +1,6 @@
 //! The transport over this host's loopback interface, both ends in one process.
 
+mod both_ways;
 mod forged;
 mod listening;
 
