@@ -254,7 +254,7 @@ def net(result: Result) -> Iterator[Figure]:
 def net_goal(goal: dict[str, Any]) -> str:
     """The goal of a network in words."""
     ((kind, least),) = goal.items()
-    return f"{least['share']:.0%} of the line" if kind == "line" else f"{least}×"
+    return f"{least['share']:.0%} of what the line carries" if kind == "line" else f"{least}×"
 
 
 def topk(result: Result) -> Iterator[Figure]:

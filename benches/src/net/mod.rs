@@ -47,7 +47,7 @@ enum Goal {
     Best(f64),
     /// iperf3 with 16 streams.
     SixteenStreams(f64),
-    /// The line's rate in GB/s.
+    /// What TCP carries on a line, in GB/s.
     Line { gb_per_s: f64, share: f64 },
 }
 
@@ -60,7 +60,8 @@ pub const NETWORKS: [Network; 4] = [
         name: "8 Gbit/s",
         options: &["--rate", "8gbit"],
         busy: 0,
-        goal: Goal::Line { gb_per_s: 1.0, share: 0.97 },
+        // A frame of 1,514 bytes, as the kernel's token bucket counts it, has 1,448 bytes of TCP's (with its time stamps).
+        goal: Goal::Line { gb_per_s: 1448.0 / 1514.0, share: 0.97 },
     },
 ];
 
@@ -249,9 +250,11 @@ impl Rounds {
                 let (name, figures) = streams.next_back().unwrap_or_default();
                 (name, figures, share)
             }
-            Goal::Line { gb_per_s, share } => {
-                (format!("the line, {gb_per_s} GB/s"), vec![gb_per_s; self.bare_latency_us.len()], share)
-            }
+            Goal::Line { gb_per_s, share } => (
+                format!("what TCP carries on the line, {gb_per_s:.3} GB/s"),
+                vec![gb_per_s; self.bare_latency_us.len()],
+                share,
+            ),
         }
     }
 }
