@@ -26,11 +26,13 @@ class Answer:
     kind: str | None = None
     failed: str | None = None
     """Why it could not answer."""
+    condemned: bool = False
+    """Whether it says that the job failed or is slow, if it names nobody."""
 
     @property
     def accuses(self) -> bool:
-        """Whether it names anybody."""
-        return bool(self.ranks or self.host)
+        """Whether it names anybody, or the whole job."""
+        return bool(self.ranks or self.host or self.condemned)
 
 
 @dataclass
@@ -74,7 +76,7 @@ def ask_busbw(busbw: Path, folder: Path, files: list[Path]) -> Answer:
         return Answer(failed=(said.stderr.strip().splitlines() or ["no JSON"])[-1])
     culprit = answer["culprit"]
     if culprit is None:
-        return Answer()
+        return Answer(condemned=answer["verdict"] in ("failed", "degraded"))
     return Answer(frozenset(culprit["ranks"]), culprit["host"], culprit["class"])
 
 

@@ -1,7 +1,7 @@
 //! Jobs that stood still, and who kept them waiting: `tests/data/hangs`, by the evidence that is given.
 
 use crate::accuracy::{data, folder};
-use busbw_model::{Culprit, CulpritClass, Diagnosis, Severity};
+use busbw_model::{Culprit, CulpritClass, Diagnosis, Severity, Verdict};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -126,6 +126,23 @@ fn culprits_of_jobs_that_stood_still() {
             println!("{name}: {what} {right} of {all}");
             if share < *goal {
                 wrong.push(format!("{name}: {what} {right} of {all}, goal {goal}"));
+            }
+        }
+    }
+    assert_eq!(wrong, [""; 0]);
+}
+
+/// Ranks of a job that moves write their dumps at any moment, and some always wait for others: all of them, and each half.
+#[test]
+fn dumps_alone_of_a_job_that_moves_condemn_nobody() {
+    let mut wrong = Vec::new();
+    for run in runs().iter().filter(|run| run.is_sound()) {
+        let all = run.inputs(&["fr"]);
+        let half = |odd: usize| all.iter().skip(odd).step_by(2).cloned().collect::<Vec<_>>();
+        for inputs in [all.clone(), half(0), half(1)].iter().filter(|inputs| !inputs.is_empty()) {
+            let said = diagnose(inputs);
+            if matches!(said.verdict, Verdict::Failed | Verdict::Degraded) {
+                wrong.push(format!("{}, {} dumps: {}", run.folder.display(), inputs.len(), said.summary));
             }
         }
     }

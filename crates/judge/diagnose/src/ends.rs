@@ -47,6 +47,8 @@ impl<'a> Ends<'a> {
                 Ended::Interrupted(by) if by == "Slurm: cancelled" && ends.a_rank_fell_before(end.source.place) => {}
                 // Slurm starts it again.
                 Ended::Interrupted(by) if is_of_a_restart(by) && refuters.progressed_after(end.source.place) => {}
+                // So it does on other nodes, and those that are left print a step or two first.
+                Ended::Interrupted(by) if by == "Slurm: node failure" && refuters.counts_after(end.source.place) => {}
                 // What looks after a whole job sends it to launchers too, once a rank has failed.
                 Ended::Interrupted(_) if end.told_by == EndTeller::Launcher => ends.standing.push(end),
                 Ended::Interrupted(_) => ends.interrupted = ends.interrupted.or(Some(end)),

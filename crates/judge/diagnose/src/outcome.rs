@@ -16,7 +16,7 @@ use crate::silence::Silence;
 use crate::words::listed;
 use crate::{unfit_nodes, unread};
 use busbw_model::{
-    BenchTable, Check, EndTeller, Ended, Finding, Judged, Judgement, Place, RankEnd, Run, Severity, SourceLine,
+    BenchTable, Check, Code, EndTeller, Ended, Finding, Judged, Judgement, Place, RankEnd, Run, Severity, SourceLine,
     Speaker, Statement, Subject, counted,
 };
 use std::collections::{BTreeMap, HashSet};
@@ -193,25 +193,26 @@ fn in_vain(case: &Case, findings: &[Finding]) -> Option<Judged> {
     if is_known || case.run.flight_dumps.is_empty() || moved() {
         return None;
     }
-    let waiting = culprit::waits(case, &[]).filter(|waiting| waiting.ranks.len() > 1)?;
+    let behind = findings.iter().find(|finding| finding.code == Code::HangMismatch);
+    let waiting = culprit::waits(case, &[]).filter(|waiting| behind.is_some() || waiting.ranks.len() > 1)?;
     let who = ranks("rank", &waiting.ranks);
     let what = format!("{who} in {} of {}", waiting.collective, waiting.group);
     let unseen: Vec<u32> = case.ranks.which(|view| view.dump.is_none() && view.stack.is_none()).into_iter().collect();
+    let still = if behind.is_some() { "Is it still so" } else { "Do they still" };
     let whose = match unseen.as_slice() {
-        [] => "Do they still? Let all write their dumps again, some seconds later".to_string(),
+        [] => format!("{still}? Let all write their dumps again, some seconds later"),
         unseen => {
             let whose = ranks("rank", unseen);
             let verb = if unseen.len() > 1 { "are" } else { "is" };
             format!("Where {verb} {whose}? Give their dumps as well, or see on their hosts: `py-spy dump --pid PID`")
         }
     };
-    let question = format!(
-        "{}{} wait in {} of {}, and nothing shows for whom. {whose}",
-        who[..1].to_uppercase(),
-        &who[1..],
-        waiting.collective,
-        waiting.group
-    );
+    let (first, rest) = who.split_at(1);
+    let stand = || format!("{}{rest} wait in {} of {}", first.to_uppercase(), waiting.collective, waiting.group);
+    let question = match behind {
+        Some(behind) => format!("{}, at the moment of the dumps. {whose}", behind.title),
+        None => format!("{}, and nothing shows for whom. {whose}", stand()),
+    };
     Some(undecided(what, "they wait", question))
 }
 

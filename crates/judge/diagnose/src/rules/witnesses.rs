@@ -6,7 +6,7 @@ use crate::culprit;
 use crate::words::listed;
 use busbw_model::{
     Code, CollectiveMismatch, CulpritClass, Ended, Evidence, Finding, MismatchKind, ProcessGroup, RankStanding,
-    RasCommunicator, RasError, RasRank, SourceLine, Suspects, TorchEvent, TorchWork, counted,
+    RasCommunicator, RasError, RasRank, Severity, SourceLine, Suspects, TorchEvent, TorchWork, counted,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
@@ -37,8 +37,17 @@ pub fn rule(case: &Case) -> Vec<Finding> {
         Some(suspects) => Some(accuse(case, told, suspects)),
         None => told,
     };
-    let told = told.map(|told| if hang::is_unsure_of(case, &told) { Finding { suspects: None, ..told } } else { told });
+    // Who calls another collective than the others does not catch up with them.
+    let differ = groups().any(|group| mismatch(group).is_some());
+    let of_a_moment = hang::is_dumps_alone(case) && !differ;
+    let told = told.map(|told| if hang::is_unsure_of(case, &told) { unsure(told, of_a_moment) } else { told });
     told.into_iter().chain(rest(case)).collect()
+}
+
+/// A finding that accuses nobody. It is a question where a job that moves may leave the same at any moment.
+fn unsure(told: Finding, of_a_moment: bool) -> Finding {
+    let severity = if of_a_moment { Severity::Info } else { told.severity };
+    Finding { severity, suspects: None, ..told }
 }
 
 /// The first communicator whose ranks do not answer RAS, or differ there.
