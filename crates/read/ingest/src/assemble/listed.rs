@@ -38,6 +38,7 @@ pub(super) fn settle(run: &mut Run, mut named: BTreeSet<String>, started: &[Plac
     asked::take(run);
     let is_listed = |end: &RankEnd| matches!(end.told_by, EndTeller::List | EndTeller::Report);
     leave_out_earlier_launches(run, started);
+    leave_out_earlier_starts(run);
     if !run.ends.iter().any(is_listed) {
         return;
     }
@@ -68,6 +69,25 @@ pub(super) fn settle(run: &mut Run, mut named: BTreeSet<String>, started: &[Plac
         // What else ran may have gone well at any time.
         is_of_run || end.how != Ended::Success && may_be_of_run()
     });
+}
+
+/// Leaves out the rows of a job, and of its steps, that stand in a list before a row in which the same job ended well: Slurm lists each start of a job that
+/// was requeued (`sacct --duplicates`), the last one last.
+fn leave_out_earlier_starts(run: &mut Run) {
+    let rows = run.ends.iter().filter(|end| end.told_by == EndTeller::List);
+    let rows: Vec<(Place, &str, bool)> = rows
+        .filter_map(|end| Some((end.source.place, end.command.as_deref()?, end.how == Ended::Success)))
+        .filter(|(_, name, _)| is_number(name))
+        .collect();
+    let is_earlier = |(place, name, _): &&(Place, &str, bool)| {
+        let of_job = |(_, other, _): &&(Place, &str, bool)| name.split('.').next() == Some(*other);
+        let mut of_job = rows.iter().filter(of_job);
+        of_job.clone().any(|(start, ..)| start <= place)
+            && of_job.any(|(again, _, well)| *well && again.is_after(*place))
+    };
+    let earlier: BTreeSet<Place> = rows.iter().filter(is_earlier).map(|(place, ..)| *place).collect();
+    run.ends.retain(|end| !earlier.contains(&end.source.place));
+    run.statements.retain(|one| !earlier.contains(&one.source.place));
 }
 
 /// Leaves out what launchers reported before a command that starts what the input shows next.

@@ -28,13 +28,14 @@ pub(super) fn shell(line: &str) -> Option<RankEnd> {
 
 /// What slurmstepd says of the job or step that it ends: `JOB 7 ON n1 CANCELLED AT … DUE TO TIME LIMIT ***` (`src/slurmd/slurmstepd/req.c`).
 fn slurm_step(said: &str) -> Ended {
-    const REASONS: [(&str, &str); 3] = [
+    const REASONS: [(&str, &str); 4] = [
         ("DUE TO TIME LIMIT", "Slurm: time limit"),
         ("DUE TO PREEMPTION", "Slurm: preempted"),
         ("DUE TO JOB REQUEUE", "Slurm: requeued"),
+        ("DUE TO NODE FAILURE", "Slurm: node failure"),
     ];
     let by = REASONS.iter().find(|(reason, _)| said.contains(reason)).map(|(_, by)| *by);
-    let failed = [" FAILED ", "DUE TO TASK FAILURE", "DUE TO NODE FAILURE"].iter().any(|text| said.contains(text));
+    let failed = [" FAILED ", "DUE TO TASK FAILURE"].iter().any(|text| said.contains(text));
     match by {
         None if failed => Ended::Exit(None),
         by => Ended::Interrupted(by.unwrap_or("Slurm: cancelled").into()),
