@@ -138,12 +138,12 @@ def test_a_dump_is_repaired_with_the_ranks_groups(hangbench: Any) -> None:
 def test_committed_runs_are_small_and_whole() -> None:
     kept = HANGBENCH.parents[1] / "tests/data/hangs"
     runs = {path.parent: json.loads(path.read_text()) for path in kept.glob("*/truth.json")}
-    assert len(runs) == 72
-    # Nine jobs that go on hold every step of theirs.
+    assert len(runs) == 73
+    # Ten jobs that go on hold every step of theirs.
     assert sum(path.stat().st_size for path in kept.rglob("*") if path.is_file()) < 4_200_000
     for folder, truth in runs.items():
-        # Three of seed 91 were mended after they had been scored.
-        assert truth["seed"] % 2 == 0 or truth["seed"] == 91, "odd seeds are kept apart"
+        # Those of seeds 91 and 95 were mended after they had been scored.
+        assert truth["seed"] % 2 == 0 or truth["seed"] in (91, 95), "odd seeds are kept apart"
         assert {str(path.relative_to(folder)) for path in folder.rglob("*.log")} == set(truth["evidence"]["logs"])
         dumps = sorted(int(path.stem.rpartition("_")[2]) for path in folder.glob("fr/*"))
         assert dumps == truth["evidence"]["dumps"]
