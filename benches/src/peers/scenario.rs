@@ -140,10 +140,7 @@ pub fn cases(scenario: &str, programs: &[Program]) -> Vec<Case> {
     let others = [Collective::AllGather, Collective::ReduceScatter, Collective::Broadcast, Collective::AllToAll];
     let everything = |scenario, ranks, place| {
         let first = case(scenario, Collective::AllReduce, ranks, place, SIZES.to_vec());
-        // Every second size between hosts, where a turn takes longest.
-        let step = if place == RunsOn::Machine { 1 } else { 2 };
-        let sizes: Vec<u64> = large(64 * KIB).into_iter().step_by(step).collect();
-        let rest = others.map(|collective| case(scenario, collective, ranks, place, sizes.clone()));
+        let rest = others.map(|collective| case(scenario, collective, ranks, place, large(64 * KIB)));
         std::iter::once(first).chain(rest).collect()
     };
     let beside = |scenario, ranks, busy| {

@@ -11,13 +11,14 @@ use memchr::memmem::Finder;
 /// A form and who has it. The line stands without launchers' labels and time stamps, as [`crate::launcher::peel`] leaves it.
 type Form = (Speaker, fn(&str) -> bool);
 
-const FORMS: [Form; 9] = [
+const FORMS: [Form; 10] = [
     (Speaker::NcclTests, is_nccl_tests),
     (Speaker::NetLibrary, is_net_library),
     (Speaker::Launcher, is_elastic),
     (Speaker::Torch, is_torch),
     (Speaker::Ssh, is_ssh),
     (Speaker::Python, |line| line.contains(XLA_QUOTES)),
+    (Speaker::Python, is_warning),
     (Speaker::Crash, is_crash),
     (Speaker::Launcher, is_launcher),
     (Speaker::Kernel, is_kernel),
@@ -25,6 +26,12 @@ const FORMS: [Form; 9] = [
 
 /// What XLA puts between its own error and NCCL's last warning (`xla/service/gpu/nccl_utils.cc`), in exceptions of JAX and TensorFlow.
 const XLA_QUOTES: &str = "Last NCCL warning(error) log entry (may be unrelated)";
+
+/// A warning of Python's, `/x/torch/cuda/__init__.py:174: UserWarning: text` (`Lib/warnings.py`, `_formatwarnmsg_impl`).
+fn is_warning(line: &str) -> bool {
+    let place = line.split_once(": UserWarning: ").map_or("", |(place, _)| place);
+    place.rsplit_once(".py:").is_some_and(|(_, number)| is_number(number))
+}
 
 /// The speaker of a line: the job's own program where no form fits.
 pub(crate) fn of(body: &str) -> Speaker {
@@ -167,6 +174,7 @@ fn is_launcher(line: &str) -> bool {
         || line.starts_with("*** An error occurred in MPI_")
         || pod_row(line).is_some()
         || ends::is_row_of_slurm(line)
+        || ends::is_of_step(line)
         || line.starts_with('[') && (line.contains("][btl_") || line.contains("][connect/btl_"))
         || is_of_mpich_stack(line)
         || line.contains(": error while loading shared libraries: ")

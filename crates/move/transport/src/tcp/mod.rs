@@ -3,7 +3,8 @@
 //! A connection carries messages one way. It has one control socket, on which small messages travel whole, and several
 //! data sockets, on which long messages travel as chunks. The data sockets take chunks in turn, and one that has not drained
 //! misses its turn: a slow path carries less, and no flow meets a cloud's single-flow limit before the others. Each chunk
-//! says where in its message it belongs, so that it is received straight into the posted room.
+//! says where in its message it belongs, so that it is received straight into the posted room. Two connections between the
+//! same two ranks may share a control socket ([`WayBack`]).
 //!
 //! With helper threads, each moves its share of the data sockets. Without (the ranks need the cores), whoever calls `test`
 //! moves them all. Where it is to be found out (`Config::measured`), a connection begins without, and gets helpers one by

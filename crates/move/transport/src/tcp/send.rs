@@ -148,6 +148,31 @@ struct Inline {
 // SAFETY: as for `Untaken`.
 unsafe impl Send for Inline {}
 
+impl Inline {
+    /// Up to this size it goes as one part with its header, which costs the kernel less than two.
+    const SHORT: usize = 256;
+
+    /// Sends of what is left of it what the socket takes.
+    ///
+    /// # Safety
+    /// The data is readable.
+    unsafe fn send(&self, control: &OwnedFd) -> std::io::Result<usize> {
+        let header = &self.header[self.header_sent..];
+        let mut short = [0; Self::SHORT];
+        // SAFETY: the header is ours, and so is the short copy; the data is readable.
+        unsafe {
+            let Some(whole) = short.get_mut(..header.len() + self.unsent) else {
+                let mut parts = [socket::part(header.as_ptr(), header.len()), socket::part(self.data, self.unsent)];
+                return socket::send(control, &mut parts, 0);
+            };
+            let (head, body) = whole.split_at_mut(header.len());
+            head.copy_from_slice(header);
+            std::ptr::copy_nonoverlapping(self.data, body.as_mut_ptr(), body.len());
+            socket::send(control, &mut [socket::part(whole.as_ptr(), whole.len())], 0)
+        }
+    }
+}
+
 /// The sending end of a connection. Dropping it closes its sockets and ends its threads; what is already in the kernel's
 /// hands still arrives.
 pub struct SendComm {
@@ -189,9 +214,6 @@ pub(super) struct Parts {
 impl SendComm {
     /// Below this, a chunk costs more in system calls than another helper saves; NCCL's socket transport has the same.
     const LEAST_CHUNK: usize = 64 << 10;
-
-    /// A message up to this size goes as one part with its header, which costs the kernel less than two.
-    const SHORT: usize = 256;
 
     pub(super) fn new(parts: Parts, config: &super::Config) -> Result<Self> {
         let zero_copy = parts.data.iter().all(|socket| {
@@ -317,28 +339,14 @@ impl SendComm {
     /// Sends of the first inline message what the control socket takes; how many bytes it took.
     fn push_inline(&mut self) -> std::result::Result<usize, Failure> {
         let Some(first) = self.inline.front_mut() else { return Ok(0) };
-        let header = &first.header[first.header_sent..];
-        let mut parts = [socket::part(header.as_ptr(), header.len()), socket::part(first.data, first.unsent)];
-        let mut short = [0; Self::SHORT];
-        let whole = short.get_mut(..header.len() + first.unsent);
-        // SAFETY: the header is ours; the data stays readable until the request is done, by the promise of `isend`.
-        let result = unsafe {
-            match whole {
-                Some(whole) => {
-                    let (head, body) = whole.split_at_mut(header.len());
-                    head.copy_from_slice(header);
-                    std::ptr::copy_nonoverlapping(first.data, body.as_mut_ptr(), body.len());
-                    socket::send(&self.control, &mut [socket::part(whole.as_ptr(), whole.len())], 0)
-                }
-                None => socket::send(&self.control, &mut parts, 0),
-            }
-        };
+        // SAFETY: the data stays readable until the request is done, by the promise of `isend`.
+        let result = unsafe { first.send(&self.control) };
         let sent = match result {
             Ok(sent) => sent,
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return Ok(0),
             Err(error) => return Err(Failure::system("send to", &error)),
         };
-        let of_header = sent.min(header.len());
+        let of_header = sent.min(InlineHeader::SIZE - first.header_sent);
         let of_data = sent - of_header;
         first.header_sent += of_header;
         first.data = first.data.wrapping_add(of_data);

@@ -135,6 +135,12 @@ pub(crate) fn is_row_of_slurm(line: &str) -> bool {
     job(line).or_else(|| queued(line)).is_some()
 }
 
+/// Whether a line is slurmstepd's of a step, as it stands in slurmd's log: `[8812.batch] error: …`.
+pub(crate) fn is_of_step(line: &str) -> bool {
+    let step = line.strip_prefix('[').and_then(|line| line.split_once("] error: "));
+    step.is_some_and(|(step, _)| step.contains('.') && is_job(step))
+}
+
 /// `8812`, a step `8812.batch`, one of an array `8812_3`, a part of a heterogeneous job `8812+1`.
 fn is_job(word: &str) -> bool {
     let (number, rest) = part_digits(word);

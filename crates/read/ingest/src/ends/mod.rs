@@ -19,7 +19,7 @@ use busbw_model::{CollectiveCall, EndTeller, Ended, LogLevel, ProgramFrame, Rank
 pub(crate) use codes::by_failure;
 pub(crate) use forms::{is_of_crash, is_of_nccl_program};
 use jobs::Listed;
-pub(crate) use jobs::is_row_of_slurm;
+pub(crate) use jobs::{is_of_step, is_row_of_slurm};
 pub(crate) use objects::ends_in;
 pub(crate) use python::{Follower, beginning, exception, joined, may_be_logged};
 use rustc_hash::FxHashMap;

@@ -51,8 +51,12 @@ pub(super) fn read(context: &mut Context, text: &str, page: &mut Page) -> Option
         None => gpu_at(page.facts(context), address?).index,
     };
     let (mut row, mut items) = (GpuDevice::default(), vec![""]);
-    for (name, value) in cells().filter(|(_, value)| !no_value(value)) {
+    for (name, value) in cells().filter(|(_, value)| !no_value(value) && !value.starts_with('[')) {
         items.extend(fill(&mut row, name, value));
+    }
+    if is_lost(cells().map(|(_, value)| value)) {
+        row.readable = Some(false);
+        items.push("sensors");
     }
     items.sort_unstable();
     items.dedup();
@@ -68,6 +72,12 @@ pub(super) fn read(context: &mut Context, text: &str, page: &mut Page) -> Option
     }
     take(known, row);
     Some(())
+}
+
+/// Whether NVML's errors stand in place of a row's values (`nvmlErrorString`). An unknown one alone is a sensor's that some boards lack.
+fn is_lost<'a>(values: impl Iterator<Item = &'a str> + Clone) -> bool {
+    let unknown = values.clone().filter(|value| *value == "[Unknown Error]").count();
+    unknown > 1 || values.into_iter().any(|value| ["[GPU is lost]", "[GPU requires reset]"].contains(&value))
 }
 
 /// Names of columns, some with a unit behind (`power.draw [W]`), of which one says which GPU and another what its state is.
@@ -118,6 +128,7 @@ fn take(known: &mut GpuDevice, row: GpuDevice) {
         known.name = row.name;
     }
     known.ecc = row.ecc.or(known.ecc.take());
+    known.readable = row.readable.or(known.readable);
     known.mig = row.mig.or(known.mig);
     known.power = row.power.or(known.power.take());
     known.pci.link = row.pci.link.or(known.pci.link.take());
