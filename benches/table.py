@@ -298,8 +298,13 @@ def soak(result: Result) -> Iterator[Figure]:
         yield Figure("soak", what, growth, "flat", program["flat"])
 
 
+HALF_OF_DUMPS = "culprit, half of the dumps, no logs"
+OWN_DUMPS = "culprit, the same, culprit's own among them"
+
+
 def hangs(result: Result) -> Iterator[Figure]:
     """Stuck and slow jobs whose cause is known; the share of evidence on which busbw is right, or accuses wrongly."""
+    alone = next((row["busbw"] for row in result["totals"] if row["what"] == OWN_DUMPS), "")
     for row in result["totals"]:
         right, _, of = row["busbw"].partition("/")
         if not of or row["bar"] is None:
@@ -307,6 +312,9 @@ def hangs(result: Result) -> Iterator[Figure]:
         accused = row["bar"] == 0
         met = int(right) == 0 if accused else int(right) >= row["bar"] * int(of)
         goal = "0" if accused else f"{row['bar']:.0%}"
+        given = alone.partition("/")[2]
+        if row["what"] == HALF_OF_DUMPS and given and int(given) < row["bar"] * int(of):
+            goal += f"; cannot be: only in {given}/{of} the culprit's own dump is given, and no log tells of the others"
         beside = f"{row['busbw']}, fr_trace {row['fr_trace']}, on repaired dumps {row['fr_trace, repaired']}"
         measured = Measured.once(int(right) / max(int(of), 1), more_is_better=not accused)
         yield Figure("stuck jobs", row["what"], beside, goal, met, measured)
