@@ -10,7 +10,8 @@ const MOST_SIGNALS: u32 = 64;
 pub(super) fn by_signal(number: u32, name: &str) -> Ended {
     match number {
         2 => Ended::Interrupted(Ended::CTRL_C.into()),
-        9 | 15 => Ended::Killed(name.to_string()),
+        // A terminal that closed (1), batch systems before a limit (10, 12: SIGUSR1, SIGUSR2), the limit of processor time (24).
+        1 | 9 | 10 | 12 | 15 | 24 => Ended::Killed(name.to_string()),
         _ => crashed(name),
     }
 }
