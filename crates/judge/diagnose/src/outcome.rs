@@ -13,7 +13,7 @@ use crate::rules::signatures::book::Role;
 use crate::rules::start::Start;
 use crate::rules::witnesses::ranks;
 use crate::silence::Silence;
-use crate::words::listed;
+use crate::words::{capital, listed};
 use crate::{unfit_nodes, unread};
 use busbw_model::{
     BenchTable, Check, Code, EndTeller, Ended, Finding, Judged, Judgement, Place, RankEnd, Run, Severity, SourceLine,
@@ -207,11 +207,14 @@ fn in_vain(case: &Case, findings: &[Finding]) -> Option<Judged> {
             format!("Where {verb} {whose}? Give their dumps as well, or see on their hosts: `py-spy dump --pid PID`")
         }
     };
-    let (first, rest) = who.split_at(1);
-    let stand = || format!("{}{rest} wait in {} of {}", first.to_uppercase(), waiting.collective, waiting.group);
     let question = match behind {
         Some(behind) => format!("{}, at the moment of the dumps. {whose}", behind.title),
-        None => format!("{}, and nothing shows for whom. {whose}", stand()),
+        None => format!(
+            "{} wait in {} of {}, and nothing shows for whom. {whose}",
+            capital(&who),
+            waiting.collective,
+            waiting.group
+        ),
     };
     Some(undecided(what, "they wait", question))
 }

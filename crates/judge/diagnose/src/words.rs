@@ -11,6 +11,11 @@ pub(crate) static KNOWN: LazyLock<Words> =
 /// What Gloo says of a wait that was too long (`gloo/transport/tcp/unbound_buffer.cc`).
 pub(crate) const TIMED_OUT: &str = "Timed out waiting ";
 
+/// A text as a sentence begins with it: it begins with an ASCII letter.
+pub(crate) fn capital(text: &str) -> String {
+    text[..1].to_uppercase() + &text[1..]
+}
+
 /// `a, b, c and 5 more`, with at most so many named.
 pub(crate) fn listed(things: impl ExactSizeIterator<Item = impl Display>, most: usize) -> String {
     let more = things.len().saturating_sub(most);

@@ -278,7 +278,8 @@ impl SendComm {
         (self.way, self.returns) = (Some(way), true);
     }
 
-    /// Goes over to the way back, if it is there: between two messages, so that no message comes in two parts.
+    /// Before a message: goes over to the way back, if it is there, and notes what goes by the socket of both directions. Between two
+    /// messages, so that no message comes in two parts.
     fn change_over(&mut self) {
         let Some(way) = &self.way else { return };
         if self.returns

@@ -3,7 +3,7 @@
 use super::asked;
 use crate::text::part_digits;
 use busbw_model::{EndTeller, Ended, Place, RankEnd, Run};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 /// What a command names that prints what a pod, a container or a job printed, or tells of a job: `kubectl logs trainer-0`, `docker run --name train …`,
 /// `sacct -j 88123`.
@@ -75,17 +75,23 @@ pub(super) fn settle(run: &mut Run, mut named: BTreeSet<String>, started: &[Plac
 /// was requeued (`sacct --duplicates`), the last one last.
 fn leave_out_earlier_starts(run: &mut Run) {
     let rows = run.ends.iter().filter(|end| end.told_by == EndTeller::List);
-    let rows: Vec<(Place, &str, bool)> = rows
-        .filter_map(|end| Some((end.source.place, end.command.as_deref()?, end.how == Ended::Success)))
-        .filter(|(_, name, _)| is_number(name))
-        .collect();
-    let is_earlier = |(place, name, _): &&(Place, &str, bool)| {
-        let of_job = |(_, other, _): &&(Place, &str, bool)| name.split('.').next() == Some(*other);
-        let mut of_job = rows.iter().filter(of_job);
-        of_job.clone().any(|(start, ..)| start <= place)
-            && of_job.any(|(again, _, well)| *well && again.is_after(*place))
+    let rows =
+        rows.filter_map(|end| Some((end.source.place, end.command.as_deref().filter(|name| is_number(name))?, end)));
+    let mut first: HashMap<&str, Place> = HashMap::new();
+    let mut well: HashMap<(u32, &str), Place> = HashMap::new();
+    for (place, name, end) in rows.clone() {
+        first.entry(name).and_modify(|first| *first = place.min(*first)).or_insert(place);
+        if end.how == Ended::Success {
+            well.entry((place.input, name)).and_modify(|last| *last = place.max(*last)).or_insert(place);
+        }
+    }
+    let is_earlier = |place: Place, name: &str| {
+        let job = name.split('.').next().unwrap_or(name);
+        first.get(job).is_some_and(|start| *start <= place)
+            && well.get(&(place.input, job)).is_some_and(|again| again.is_after(place))
     };
-    let earlier: BTreeSet<Place> = rows.iter().filter(is_earlier).map(|(place, ..)| *place).collect();
+    let earlier: BTreeSet<Place> =
+        rows.filter(|(place, name, _)| is_earlier(*place, name)).map(|(place, ..)| place).collect();
     run.ends.retain(|end| !earlier.contains(&end.source.place));
     run.statements.retain(|one| !earlier.contains(&one.source.place));
 }

@@ -4,7 +4,7 @@ use super::places::stack_of;
 use super::{Class, Fault, MOST, either, ranks};
 use crate::case::Case;
 use crate::rules::{found, hang};
-use crate::words::listed;
+use crate::words::{capital, listed};
 use busbw_model::{CulpritClass, Evidence, Finding, Suspects, counted};
 use std::fmt::Display;
 
@@ -112,10 +112,6 @@ impl Fault<'_> {
         let mut accused = self.seen.ranks.iter().filter(|one| self.ranks.contains(&one.rank.rank));
         accused.find_map(|one| stack_of(case, *one)).map(hang::class_of_stack)
     }
-}
-
-fn capital(text: &str) -> String {
-    text[..1].to_uppercase() + &text[1..]
 }
 
 /// The time of day, in UTC: `14:03:22`.
