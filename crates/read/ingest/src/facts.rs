@@ -92,6 +92,8 @@ pub(crate) struct LastLine {
     pub stream: u32,
     pub line: u32,
     pub text: Box<str>,
+    /// Not one of a library's, which stands for an output of which the block holds no other.
+    pub of_program: bool,
 }
 
 /// A speaker seen in a block.

@@ -33,6 +33,7 @@ struct Last {
     line: u32,
     at: usize,
     length: usize,
+    of_program: bool,
 }
 
 impl LastLines {
@@ -43,6 +44,17 @@ impl LastLines {
 
     /// Takes the next line of a stream.
     pub fn take(&mut self, stream: u32, line: u32, text: &[u8]) {
+        self.keep(stream, line, text, true);
+    }
+
+    /// Takes a line that a library prints in the stream: it shows that there is an output, where the program itself says nothing.
+    pub fn heard(&mut self, stream: u32, line: u32, text: &[u8]) {
+        if self.stream(stream).last.is_none() {
+            self.keep(stream, line, text, false);
+        }
+    }
+
+    fn keep(&mut self, stream: u32, line: u32, text: &[u8], of_program: bool) {
         let text = &text[..text.len().min(SourceLine::MAX_TEXT)];
         let at = (text.as_ptr() as usize).wrapping_sub(self.block);
         let stands_there = at <= self.length && text.len() <= self.length - at;
@@ -50,7 +62,7 @@ impl LastLines {
         if !stands_there {
             self.copies.extend_from_slice(text);
         }
-        self.stream(stream).last = Some(Last { line, at, length: text.len() });
+        self.stream(stream).last = Some(Last { line, at, length: text.len(), of_program });
     }
 
     /// Takes a line of a stream that shows an end.
@@ -87,12 +99,13 @@ impl LastLines {
             if !known.lines().is_empty() {
                 facts.known_lines.push((number, known));
             }
-            if let Some(Last { line, at, length }) = last {
+            if let Some(Last { line, at, length, of_program }) = last {
                 let text = match at.checked_sub(block.len()) {
                     Some(at) if length > 0 => &self.copies[at..at + length],
                     _ => &block[at.min(block.len())..][..length],
                 };
-                facts.last_lines.push(LastLine { stream: number, line, text: lossy(text).trim_end().into() });
+                let text = lossy(text).trim_end().into();
+                facts.last_lines.push(LastLine { stream: number, line, text, of_program });
             }
         }
     }

@@ -404,6 +404,9 @@ impl Program {
                     facts.first_lines.push(FirstLine { stream, line: number, wording });
                 }
             }
+        } else if by == Speaker::Torch {
+            let stream = self.stream(stream, facts);
+            self.last_lines.heard(stream, number, plain);
         }
         let step = match by == Speaker::Program {
             true if wanted.progress && steps::is_bar(body) => steps::bar(stream, body),

@@ -141,8 +141,8 @@ impl Assembler {
         for (stream, lines) in facts.known_lines.drain(..) {
             self.readers.ends.known(ids.stream(stream), lines.lines().iter().map(|line| base.place(*line).line));
         }
-        for LastLine { stream, line, text } in facts.last_lines.drain(..) {
-            self.readers.ends.last(ids.stream(stream), SourceLine::new(base.place(line), &text));
+        for LastLine { stream, line, text, of_program } in facts.last_lines.drain(..) {
+            self.readers.ends.last(ids.stream(stream), SourceLine::new(base.place(line), &text), of_program);
         }
         self.notes.loops.absorb(facts.loops, base.lines);
         self.ids[facts.worker] = ids;

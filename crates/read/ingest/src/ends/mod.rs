@@ -390,8 +390,11 @@ impl EndReader {
     }
 
     /// The last line of a stream in a block that is of no traceback.
-    pub fn last(&mut self, stream: &str, source: SourceLine) {
-        self.output(stream).last = Some(source);
+    pub fn last(&mut self, stream: &str, source: SourceLine, of_program: bool) {
+        let last = &mut self.output(stream).last;
+        if of_program || last.is_none() {
+            *last = Some(source);
+        }
     }
 
     fn output(&mut self, stream: &str) -> &mut Output {
