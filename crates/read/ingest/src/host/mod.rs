@@ -74,10 +74,11 @@ impl Context {
         self.section.clear();
     }
 
-    /// Whether a line may go on with a block: it is indented, or follows it; or the command does not indent.
+    /// Whether a line may go on with a block: it is indented, or follows it; or the command does not indent, or who copied it did not.
     fn goes_on(&self, text: &str, line: u64) -> bool {
         let gap = line.saturating_sub(self.last);
-        let is_flat = [amd::ROCM_SMI, dcgm::DCGMI, wire::MLNX_QOS, wire::MLXLINK].contains(&self.command);
+        let is_flat = [amd::ROCM_SMI, dcgm::DCGMI, wire::MLNX_QOS, wire::MLXLINK].contains(&self.command)
+            || self.command == gpus::QUERY_PARTS && text.contains("  : ");
         gap <= 1 || gap <= LONGEST_GAP && (is_flat || text.starts_with([' ', '\t']))
     }
 }
