@@ -113,7 +113,7 @@ impl Scanner {
             let line = &rest[..memchr(b'\n', rest).unwrap_or(rest.len())];
             start += line.len() + 1;
             let line = if indent.is_empty() { line } else { line.strip_prefix(indent).unwrap_or(line) };
-            let (line, more) = whole_row(line, &block[start..]);
+            let (line, more) = whole_row(line, block.get(start..).unwrap_or_default());
             start += more;
             match envelope.map(|envelope| envelope.open(&line)) {
                 Some(Some(said)) => self.said(&said),
