@@ -134,7 +134,7 @@ fn prepended(text: &str) -> Option<(&str, &str)> {
     (is_rank && known).then_some((label, rest))
 }
 
-/// `(RayWorkerWrapper pid=2) `, `(head, rank=0, pid=1) `, `(raylet, ip=10.0.0.1) `, with an actor's own `__repr__` in it: `(Trainer(rank=3) pid=2) `.
+/// `(RayWorkerWrapper pid=2) `, `(head, rank=0, pid=1) `, `(raylet, ip=10.0.0.1) `, with what Ray's user calls a worker in it: `(Trainer(rank=3) pid=2) `.
 fn parenthesised(text: &str) -> Option<(&str, &str)> {
     let text = text.trim_start().strip_prefix('(')?;
     let is_end = |at: &usize| {
