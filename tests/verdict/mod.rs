@@ -18,6 +18,7 @@ mod dressed;
 mod files;
 mod harmless;
 mod headline;
+mod heads;
 mod hosts;
 mod machine;
 mod pasted;

@@ -41,6 +41,7 @@ mod unread;
 mod variables;
 mod vendor;
 mod verdict;
+mod waiting_pods;
 mod words;
 mod xid;
 

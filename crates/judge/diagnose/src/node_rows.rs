@@ -20,7 +20,7 @@ pub(crate) struct Row<'a> {
 
 impl<'a> Row<'a> {
     /// `kubectl get nodes`: NAME STATUS ROLES AGE VERSION; `sinfo`: PARTITION AVAIL TIMELIMIT NODES STATE NODELIST, with `-N` NODELIST NODES PARTITION STATE,
-    /// with `-R` REASON USER TIMESTAMP NODELIST; `scontrol -o show node`.
+    /// to which `-l` adds CPUS S:C:T and more, with `-R` REASON USER TIMESTAMP NODELIST; `scontrol -o show node`.
     pub fn of(text: &'a str) -> Option<Self> {
         let words: Vec<&str> = text.split_whitespace().take(16).collect();
         let is_number = |word: &str| !word.is_empty() && word.bytes().all(|b| b.is_ascii_digit());
@@ -33,6 +33,9 @@ impl<'a> Row<'a> {
             [nodes, state, _, _, version, ..] if is_version(version) => Some(Row { nodes, state, of_kubernetes: true }),
             [_, "up" | "down" | "drain" | "inact", _, count, state, nodes] if is_number(count) => row(nodes, state),
             [nodes, "1", _, state] => row(nodes, state),
+            [nodes, "1", _, state, cpus, sockets, ..] if is_number(cpus) && sockets.matches(':').count() == 2 => {
+                row(nodes, state)
+            }
             [.., _, date, nodes] if words.len() > 3 && is_date(date) => row(nodes, HAS_REASON),
             [first, ..] => row(first.strip_prefix("NodeName=")?, value("State=")?),
             [] => None,
@@ -71,6 +74,8 @@ mod tests {
             ("gpu*         up 2-00:00:00      2  alloc node01", None),
             ("gpu*         up   infinite      2  idle~ node01", None),
             ("node01           1    gpu* down*", Some("node01")),
+            ("node01  1  gpu*  drained 128  2:64:1 100000  0  1  (null) Kill task failed", Some("node01")),
+            ("node01  1  gpu*    mixed 128  2:64:1 100000  0  1  (null) none", None),
             ("Node unexpectedly re slurm     2026-10-06T10:24:31 node01", Some("node01")),
             ("NodeName=node01 Arch=x86_64 CoresPerSocket=48 State=IDLE+DRAIN Reason=xid", Some("node01")),
             ("NodeName=node01 Arch=x86_64 CoresPerSocket=48 State=ALLOCATED", None),

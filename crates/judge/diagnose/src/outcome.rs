@@ -14,7 +14,7 @@ use crate::rules::start::Start;
 use crate::rules::witnesses::ranks;
 use crate::silence::Silence;
 use crate::words::{capital, listed};
-use crate::{unfit_nodes, unread};
+use crate::{unfit_nodes, unread, waiting_pods};
 use busbw_model::{
     BenchTable, Check, Code, EndTeller, Ended, Finding, Judged, Judgement, Place, RankEnd, Run, Severity, SourceLine,
     Speaker, Statement, Subject, counted,
@@ -36,6 +36,7 @@ pub(crate) fn judge(case: &Case, findings: &[Finding]) -> Vec<Judged> {
         unread::judge(case),
         done(case, findings),
         unfit_nodes::judge(case),
+        waiting_pods::judge(case),
     ];
     let parts = course.into_iter().chain([results(case), not_numbers(case), answers(case)]);
     parts.flatten().collect()

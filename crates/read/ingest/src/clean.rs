@@ -52,6 +52,22 @@ pub(crate) fn indent(text: &[u8]) -> &[u8] {
     &first[..whole.unwrap_or(0)]
 }
 
+/// A line, with the end of a row that a narrow terminal put on the next one: `| NVIDIA-SMI 535.104.05 …` and `12.2 |`; and how much of `behind`, which
+/// follows the line, belongs to it.
+pub(crate) fn whole_row<'l>(line: &'l [u8], behind: &[u8]) -> (Cow<'l, [u8]>, usize) {
+    const NARROWEST: usize = 40;
+    let row = if line.first() == Some(&b'|') { line.trim_ascii_end() } else { b"" };
+    if row.len() < NARROWEST {
+        return (Cow::Borrowed(line), 0);
+    }
+    let next = &behind[..memchr(b'\n', behind).unwrap_or(behind.len())];
+    let end = next.trim_ascii_end();
+    let is_end = end.len() < row.len()
+        && memchr(b'|', end).is_some_and(|at| at + 1 == end.len())
+        && !matches!(end.trim_ascii_start().first(), Some(b'|' | b'+'));
+    if is_end { ([row, end].concat().into(), behind.len().min(next.len() + 1)) } else { (Cow::Borrowed(line), 0) }
+}
+
 /// Whether a text has characters that a page of HTML names, or blanks that only pages have.
 pub(crate) fn has_entities(text: &[u8]) -> bool {
     memchr_iter(b'&', text).any(|at| ENTITIES.iter().any(|(name, _)| text[at..].starts_with(name.as_bytes())))

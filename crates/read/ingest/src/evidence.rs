@@ -27,7 +27,7 @@ pub(crate) struct Wanted {
 }
 
 /// What begins a line of a command's output, or is a prompt with a command.
-const BEGINNINGS: [&[u8]; 6] = [b"GPU", b" GPU", b"DEAD", b"max ", b"stack size", b"Max "];
+const BEGINNINGS: [&[u8]; 8] = [b"GPU", b" GPU", b"DEAD", b"max ", b"stack size", b"Max ", b"Fabric", b"Aggregate"];
 
 /// What stands in lines of a shell that set variables of NCCL's, or start another run.
 const SHELL: [&str; 11] =

@@ -4,7 +4,7 @@ use crate::cursor::lossy;
 use crate::ends::{self, EndLine};
 use crate::evidence;
 use crate::facts::Offered;
-use crate::launcher::{LabelledLine, peel};
+use crate::launcher::{LabelledLine, peel_labels};
 use crate::nccl_log::read_version;
 use crate::prefix;
 use crate::readers::{Readers, may_belong};
@@ -30,7 +30,7 @@ impl Known {
         let mut head = None;
         for (is_behind, line) in lines {
             let lossy = lossy(line);
-            let LabelledLine { stream, text: body } = peel(&lossy);
+            let LabelledLine { stream, text: body } = peel_labels(&lossy);
             if prefix::whole(body.trim_start().as_bytes()).is_some() {
                 known.printed += 1;
                 continue;

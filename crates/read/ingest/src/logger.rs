@@ -93,6 +93,8 @@ fn behind_place(text: &str) -> &str {
     while let Some((word, rest)) = message.split_once(is_blank) {
         let is_place = word.ends_with(']')
             || word.contains(".py:")
+            || is_file(word)
+            || is_target(word)
             || word.matches(':').count() == 2
             || is_name(word) && begins_with_mark(rest);
         if !is_place {
@@ -101,6 +103,20 @@ fn behind_place(text: &str) -> &str {
         message = rest.trim_start_matches(is_mark);
     }
     message
+}
+
+/// `runner/main.go:77`, as zap writes it.
+fn is_file(word: &str) -> bool {
+    let ends_in_digit = word.ends_with(|c: char| c.is_ascii_digit());
+    ends_in_digit && word.rsplit_once(".go:").is_some_and(|(_, line)| line.bytes().all(|b| b.is_ascii_digit()))
+}
+
+/// `text_generation_launcher:`, `shard-manager:`, `dynamo_runtime::worker:`: the spans and the target of Rust's tracing, which has names as paths have them.
+fn is_target(word: &str) -> bool {
+    word.strip_suffix(':').is_some_and(|path| {
+        path.contains(['_', '-', ':'])
+            && path.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b"_-:".contains(&b))
+    })
 }
 
 fn begins_with_mark(rest: &str) -> bool {
@@ -141,6 +157,10 @@ mod tests {
             ("time=1 level=fatal msg=\"no disk\"", error("no disk\"")),
             ("[11/26/2026-10:00:00] [TRT-LLM] [RANK 3] [E] it failed", error("it failed")),
             ("[TensorRT-LLM][ERROR] it failed", error("it failed")),
+            ("ERROR text_generation_launcher: ValueError: x", error("ValueError: x")),
+            ("ERROR shard-manager: text_generation_launcher: it failed", error("it failed")),
+            (" INFO dynamo_runtime::worker: up", Some((LogLevel::Note, "up"))),
+            ("\tERROR\trunner/main.go:77\tValueError: x", error("ValueError: x")),
             ("a matrix [E] of errors", None),
             ("ERROR: Training failed.", error("Training failed.")),
             ("W1126 10:00:00.1 42 a.py:7] x", Some((LogLevel::Warning, "x"))),

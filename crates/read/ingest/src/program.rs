@@ -87,11 +87,17 @@ fn seams(line: &[u8]) -> impl Iterator<Item = usize> {
     const SHORTEST: usize = 4;
     let line = &line[..line.len().min(FARTHEST)];
     let is_end = |at: usize| line[at].is_ascii_digit() || at > 0 && line[at - 1..=at] == *b"..";
+    // `python3[4242]: `
+    let is_tag = |at: usize| {
+        let name = line[..at].iter().rev().take_while(|b| b.is_ascii_alphanumeric()).any(u8::is_ascii_alphabetic);
+        let number = line[at..].iter().skip(1).take_while(|b| b.is_ascii_digit()).count();
+        name && line[at] == b'[' && number > 0 && line[at + 1 + number..].starts_with(b"]: ")
+    };
     let begins = |at: usize| {
         matches!(line[at], b'[' | b'(' | b'=')
             || line[at..].iter().take(SHORTEST).take_while(|b| b.is_ascii_alphabetic()).count() == SHORTEST
     };
-    (1..line.len()).filter(move |at| is_end(at - 1) && begins(*at))
+    (1..line.len()).filter(move |at| is_end(at - 1) && begins(*at) && !is_tag(*at))
 }
 
 /// What is so of all lines that differ in no more than the digits of their numbers.
@@ -293,6 +299,7 @@ impl Program {
             Some(untagged) => (peel(untagged).text, evidence::of(untagged.as_bytes())),
             None => (peeled.text, of_alike.words.wanted(plain)),
         };
+        let body = if wanted.speaker { launcher::passed_on_by_logger(body).unwrap_or(body) } else { body };
         let is_whole = untagged.is_none() && matches!(lossy, Cow::Borrowed(_));
         let unended = match () {
             () if wanted.progress => end_of_bar(body),

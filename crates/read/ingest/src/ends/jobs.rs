@@ -40,8 +40,16 @@ pub(super) fn read(line: &str) -> Option<RankEnd> {
     if let Some(how) = code.and_then(by_failure) {
         return Some(RankEnd { told_by: EndTeller::List, ..RankEnd::of(how) });
     }
-    // A condition of a Job that is given up, as YAML (`pkg/controller/job/job_controller.go`): of which Job stands far above.
-    if line.trim_end() == "reason: BackoffLimitExceeded" {
+    // A condition of a Job that is given up, as YAML (`pkg/controller/job/job_controller.go`; `MPIJobFailed` of Kubeflow's `pkg/controller/mpi_job_controller.go`,
+    // also as `kubectl describe` has it): of which Job stands far above.
+    let reason = line.strip_prefix("reason: ").or_else(|| line.strip_prefix("Reason:  ")).map(str::trim);
+    let is_of_operator = |reason: &str| {
+        ["PyTorch", "MPI", "TF", "JAX", "XGBoost", "Paddle"]
+            .iter()
+            .any(|kind| reason.strip_prefix(kind) == Some("JobFailed"))
+    };
+    if reason.is_some_and(|reason| reason == "BackoffLimitExceeded" && line.starts_with('r') || is_of_operator(reason))
+    {
         return Some(RankEnd { told_by: EndTeller::List, ..RankEnd::of(Ended::Exit(None)) });
     }
     type Row = fn(&str) -> Option<(&str, Ended)>;
@@ -80,16 +88,21 @@ fn pod(line: &str) -> Option<(&str, Ended)> {
 }
 
 /// A row of `kubectl get jobs` of a job that is given up (Kubernetes 1.31 and later: NAME STATUS COMPLETIONS DURATION AGE), of PyTorchJobs, MPIJobs and the
-/// like (NAME STATE AGE).
+/// like (NAME STATE AGE), of JobSets (NAME TERMINALSTATE RESTARTS COMPLETED SUSPENDED AGE, `api/jobset/v1alpha2/jobset_types.go`), and of RayJobs (NAME, job
+/// status, deployment status, cluster, start, end, AGE; KubeRay `apis/ray/v1/rayjob_types.go`).
 fn kubernetes_job(line: &str) -> Option<(&str, Ended)> {
-    let words: Vec<&str> = line.split_whitespace().take(7).collect();
-    let at = words.iter().position(|word| *word == "Failed").filter(|at| (1..=2).contains(at))?;
-    let (name, rest) = (words[at - 1], &words[at + 1..]);
+    let words: Vec<&str> = line.split_whitespace().take(9).collect();
+    let at = words.iter().position(|word| *word == "Failed")?;
+    let of_ray = at > 1 && words[at - 1] == "FAILED";
+    let at_name = at.checked_sub(1 + usize::from(of_ray)).filter(|at| *at <= 1)?;
+    let (name, rest) = (words[at_name], &words[at + 1..]);
     let is_name = |word: &str| word.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b"-.".contains(&b));
     let is_count = |word: &str| word.split_once('/').is_some_and(|(done, all)| is_number(done) && is_number(all));
     let is_row = match rest {
+        [_, start, .., age] if of_ray => start.contains('T') && is_age(age),
         [age] => is_age(age),
-        [completions, duration, age] => is_count(completions) && is_age(duration) && is_age(age),
+        [completions, duration, age] if is_count(completions) => is_age(duration) && is_age(age),
+        [restarts, .., suspended, age] => is_number(restarts) && ["true", "false"].contains(suspended) && is_age(age),
         _ => false,
     };
     (is_row && is_name(name)).then_some((name, Ended::Exit(None)))

@@ -6,7 +6,7 @@ use busbw_model::PcieLink;
 use busbw_model::node::{Ecc, FabricState, GpuDevice, NvLinkState, PeerAccess};
 
 const NVIDIA_SMI: &str = "nvidia-smi";
-const QUERY_PARTS: &str = "nvidia-smi -q";
+pub(super) const QUERY_PARTS: &str = "nvidia-smi -q";
 /// What the driver asks to have done with a GPU (570 and later), and what is checked of it.
 pub(super) const RECOVERY: &str = "GPU Recovery Action";
 pub(super) const RECOVERY_ITEM: &str = "recovery";
@@ -154,12 +154,13 @@ fn peers(context: &Context, text: &str, page: &mut Page) -> Option<()> {
 
 /// Begins what `grep -A` left of a GPU of `-q`: a section as it is printed, of the next GPU where it stands there again.
 fn part(context: &mut Context, text: &str) {
-    const SECTIONS: [&str; 7] = [
+    const SECTIONS: [&str; 8] = [
         "Fabric",
         "Remapped Rows",
         "Clocks Event Reasons",
         "Clocks Throttle Reasons",
         "Volatile",
+        "Aggregate",
         "MIG Mode",
         "HW Slowdown",
     ];

@@ -74,10 +74,11 @@ impl Context {
         self.section.clear();
     }
 
-    /// Whether a line may go on with a block: it is indented, or follows it; or the command does not indent.
+    /// Whether a line may go on with a block: it is indented, or follows it; or the command does not indent, or who copied it did not.
     fn goes_on(&self, text: &str, line: u64) -> bool {
         let gap = line.saturating_sub(self.last);
-        let is_flat = [amd::ROCM_SMI, dcgm::DCGMI, wire::MLNX_QOS, wire::MLXLINK].contains(&self.command);
+        let is_flat = [amd::ROCM_SMI, dcgm::DCGMI, wire::MLNX_QOS, wire::MLXLINK].contains(&self.command)
+            || self.command == gpus::QUERY_PARTS && text.contains("  : ");
         gap <= 1 || gap <= LONGEST_GAP && (is_flat || text.starts_with([' ', '\t']))
     }
 }
@@ -163,13 +164,14 @@ impl HostReader {
 /// The hosts of a label that lists several, `node[01-03,07],login1`; not one of a launcher, `[node1]` or `[0]`.
 fn listed_hosts(stream: &str) -> Option<Vec<String>> {
     const MOST: usize = 1 << 16;
-    let lists = stream.contains('[') && !stream.starts_with('[');
+    let lists = stream.contains('[') && !stream.starts_with('[') && !stream.contains(' ');
     let list = if lists { HostList::parse(stream).ok() } else { None };
     Some(list.filter(|list| list.count() <= MOST)?.hosts())
 }
 
-/// Launchers label lines by rank or by host; only a name is one.
+/// Launchers label lines by rank or by host; only a name is one, or what stands in front of syslog's tag: `gpu-7 python3[4242]`.
 fn host_of_label(stream: &str) -> Option<String> {
+    let stream = stream.split_once(' ').filter(|(_, tag)| tag.ends_with(']')).map_or(stream, |(host, _)| host);
     let is_name = stream.starts_with(|c: char| c.is_ascii_alphabetic())
         && label::of_stream(stream).is_none()
         && stream.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_'));

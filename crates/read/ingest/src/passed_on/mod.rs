@@ -7,7 +7,7 @@ mod word;
 use crate::clean::without_escapes;
 use crate::cursor::{lossy, offset};
 use crate::known::Known;
-use crate::launcher::peel;
+use crate::launcher::peel_labels;
 use crate::prefix;
 use crate::wording::wording;
 use memchr::memchr;
@@ -111,7 +111,7 @@ impl PassedOn {
             words.push(Word::of(form));
             rests = with;
         }
-        let behind_labels: Vec<usize> = sample.iter().map(|line| peel(&lossy(line)).text.len()).collect();
+        let behind_labels: Vec<usize> = sample.iter().map(|line| peel_labels(&lossy(line)).text.len()).collect();
         found.retain(|form| form.is_no_label(sample, &behind_labels) && form.recurs(sample));
         found
     }
@@ -322,7 +322,8 @@ mod tests {
             let last = text.split(|b| *b == b'\n').rev().nth(1).unwrap();
             assert_eq!(form.split(last).unwrap().0, stream, "{}", front(1, 1));
             let lines = text.split(|b| *b == b'\n').filter_map(|line| form.split(line)).map(|(_, line)| line);
-            let found: Vec<String> = lines.step_by(2).map(|line| peel(&text_of(line)).text.to_string()).collect();
+            let found: Vec<String> =
+                lines.step_by(2).map(|line| peel_labels(&text_of(line)).text.to_string()).collect();
             assert_eq!(found, OUTPUT, "{}", front(1, 1));
         }
     }

@@ -1,6 +1,6 @@
 //! From a block of bytes to facts: takes lines apart and reads the messages. Runs in any number of threads.
 
-use crate::clean::{has_entities, may_wrap, unwrapped, without_entities, without_escapes};
+use crate::clean::{has_entities, may_wrap, unwrapped, whole_row, without_entities, without_escapes};
 use crate::cursor::{finder, kept, lossy, offset, text};
 use crate::envelope::Said;
 use crate::facts::{
@@ -97,10 +97,9 @@ impl Scanner {
     /// Reads a block of whole lines (the last may lack its line end), into which tracebacks of the block before may go on.
     pub fn scan(&mut self, whole: &Block, open: ends::Follower) -> BlockFacts {
         (self.line, self.events_then) = (0, usize::MAX);
-        let (block, indent, passed_on) = (whole.lines(), whole.indent(), whole.passed_on());
+        let (block, indent, passed_on, envelope) = (whole.lines(), whole.indent(), whole.passed_on(), whole.envelope());
         self.program.begin_block(block, open);
         let odd = memchr2(0x1b, b'\r', block).is_some() || has_entities(block);
-        let envelope = whole.envelope();
         let is_bare = !odd && indent.is_empty() && passed_on.is_none() && envelope.is_none();
         let mut start = 0;
         while start < block.len() {
@@ -114,14 +113,16 @@ impl Scanner {
             let line = &rest[..memchr(b'\n', rest).unwrap_or(rest.len())];
             start += line.len() + 1;
             let line = if indent.is_empty() { line } else { line.strip_prefix(indent).unwrap_or(line) };
-            match envelope.map(|envelope| envelope.open(line)) {
+            let (line, more) = whole_row(line, block.get(start..).unwrap_or_default());
+            start += more;
+            match envelope.map(|envelope| envelope.open(&line)) {
                 Some(Some(said)) => self.said(&said),
                 of_none => {
                     of_none.inspect(|_| self.program.is_of(""));
-                    self.printed(line, passed_on, odd);
+                    self.printed(&line, passed_on, odd);
                 }
             }
-            self.line += 1;
+            self.line += 1 + u32::from(more > 0);
         }
         self.facts.lines = u64::from(self.line) - u64::from(block.last().is_some_and(|last| *last != b'\n'));
         self.flush_host();

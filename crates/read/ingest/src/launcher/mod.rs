@@ -1,10 +1,14 @@
 //! What launchers and collectors put in front of a line: `[1,3]<stdout>:`, ` 3: `, `[rank3]:`, time stamps, pod names.
 
+mod heads;
+
 use crate::cursor::finder;
 use crate::ends::exception;
 use crate::speaker;
 use crate::text::is_age;
 use busbw_model::Speaker;
+pub(crate) use heads::passed_on_by_logger;
+use heads::{behind_stream, is_told};
 
 /// A label and what is behind it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,6 +21,15 @@ pub(crate) struct LabelledLine<'a> {
 
 /// Peels every label and time stamp off the start of a line that holds no NCCL prefix.
 pub(crate) fn peel(line: &str) -> LabelledLine<'_> {
+    peel_by(line, |text| label(text).or_else(|| heads::of(text)))
+}
+
+/// The same without what is only known by the text behind it.
+pub(crate) fn peel_labels(line: &str) -> LabelledLine<'_> {
+    peel_by(line, label)
+}
+
+fn peel_by<'l>(line: &'l str, label: impl Fn(&'l str) -> Option<(&'l str, &'l str)>) -> LabelledLine<'l> {
     let mut peeled = LabelledLine { stream: "", text: line };
     for _ in 0..6 {
         let Some((label, rest)) = label(peeled.text) else { break };
@@ -36,7 +49,8 @@ fn label(text: &str) -> Option<(&str, &str)> {
             .or_else(|| bracketed(text))
             .or_else(|| of_stream(text))
             .or_else(|| prepended(text))
-            .or_else(timed),
+            .or_else(timed)
+            .or_else(|| heads::of_rank(text)),
         b'(' => of_stream(text).or_else(|| parenthesised(text)),
         b'{' => of_loki(text),
         b'0'..=b'9' => {
@@ -72,12 +86,16 @@ fn std_stream(text: &str) -> Option<(&str, &str)> {
 const CTIME: &[u8] = b"aaa aaa dd dd:dd:dd dddd";
 
 fn is_ctime(text: &str) -> bool {
+    has_shape(text, CTIME)
+}
+
+fn has_shape(text: &str, shape: &[u8]) -> bool {
     let fits = |(shape, byte): (&u8, u8)| match shape {
         b'a' => byte.is_ascii_alphabetic(),
         b'd' => byte.is_ascii_digit() || byte == b' ',
         other => *other == byte,
     };
-    text.len() == CTIME.len() && CTIME.iter().zip(text.bytes()).all(fits)
+    text.len() == shape.len() && shape.iter().zip(text.bytes()).all(fits)
 }
 
 /// `opt-1_3b.0 [stderr] `, as milabench writes.
@@ -116,10 +134,16 @@ fn prepended(text: &str) -> Option<(&str, &str)> {
     (is_rank && known).then_some((label, rest))
 }
 
-/// `(RayWorkerWrapper pid=2) `, `(head, rank=0, pid=1) `, `(raylet, ip=10.0.0.1) `.
+/// `(RayWorkerWrapper pid=2) `, `(head, rank=0, pid=1) `, `(raylet, ip=10.0.0.1) `, with what Ray's user calls a worker in it: `(Trainer(rank=3) pid=2) `.
 fn parenthesised(text: &str) -> Option<(&str, &str)> {
-    let (label, rest) = text.trim_start().strip_prefix('(')?.split_once(") ")?;
-    (label.len() <= 128 && (label.contains("pid=") || label.starts_with("raylet"))).then_some((label, rest))
+    let text = text.trim_start().strip_prefix('(')?;
+    let is_end = |at: &usize| {
+        let label = &text[..*at];
+        label.matches('(').count() == label.matches(')').count()
+    };
+    let end = text.match_indices(") ").map(|(at, _)| at).take_while(|at| *at <= 128).find(is_end)?;
+    let (label, rest) = (&text[..end], &text[end + 2..]);
+    (label.contains("pid=") || label.starts_with("raylet")).then_some((label, rest))
 }
 
 /// `2024-05-01T12:00:00.123456789Z `, `[2025-11-04 12:49:15] `, `2024-05-01 12:00:00,123 `, with `stdout F ` of CRI logs; `[12:49:15] ` of
@@ -146,7 +170,7 @@ fn time(text: &str) -> Option<&str> {
     let rest = behind_ranks(rest).or_else(|| behind_step(rest)).unwrap_or(rest);
     let rest = rest.strip_prefix(' ').unwrap_or(rest);
     let cri = ["stdout F ", "stderr F ", "stdout P ", "stderr P "].iter().find_map(|mark| rest.strip_prefix(mark));
-    Some(cri.unwrap_or(rest))
+    Some(cri.or_else(|| behind_stream(rest)).unwrap_or(rest))
 }
 
 /// What TeamCity's log of a build has behind the time, how bad the line is and of which step: `[12:49:15]W:\t [Step 1/1] `.
@@ -245,6 +269,7 @@ fn named(text: &str) -> Option<(&str, &str)> {
     if let Some(rest) = rest.strip_prefix("  | ").filter(|_| digits) {
         return Some((label, rest));
     }
+    let is_column = behind == b'|';
     let rest = rest.strip_prefix(": ").or_else(|| rest.trim_start_matches(' ').strip_prefix("| "))?;
     let first = rest.trim_start().bytes().next()?;
     let is_address = label.matches('.').count() == 3 && label.bytes().all(|b| b.is_ascii_digit() || b == b'.');
@@ -258,6 +283,7 @@ fn named(text: &str) -> Option<(&str, &str)> {
         || logged(rest).is_some()
         || is_of_traceback(label, rest)
         || is_address
+        || is_column && is_told(rest)
         || digits && (is_of_host_tool(rest) || speaker::of(rest) != Speaker::Program);
     (is_name && known).then_some((label, rest))
 }
