@@ -96,8 +96,7 @@ fn ranges(page: &mut Page, contest: &Contest) {
     let width = labels.iter().map(|label| columns(label)).max().unwrap_or(0);
     for (range, label) in contest.ranges.iter().zip(&labels) {
         page.text(&format!("  {}  ", left(label, width)));
-        page.styled(paint_of(range), &words::outcome(range, contest.other));
-        page.end_line();
+        page.styled_line(paint_of(range), &words::outcome(range, contest.other));
     }
 }
 

@@ -123,8 +123,7 @@ fn rules(page: &mut Page, run: &PluginRun) {
             page.styled(style, &left(word, width + 2));
         }
         let taken = 2 + name_width + widths.iter().sum::<usize>() + 2 * widths.len();
-        page.styled(paint::DIM, &clip(rule.asks, page.width().saturating_sub(taken)));
-        page.end_line();
+        page.styled_line(paint::DIM, &clip(rule.asks, page.width().saturating_sub(taken)));
     }
 }
 

@@ -73,8 +73,7 @@ fn width(prediction: &Prediction, name: &str, cell: fn(&PredictionRow) -> &'stat
 fn comment(page: &mut Page, text: &str) {
     for (number, line) in wrap(&clean_line(text), page.width()).into_iter().enumerate() {
         let mark = if number == 0 { "# " } else { "#   " };
-        page.styled(paint::DIM, &format!("{mark}{line}"));
-        page.end_line();
+        page.styled_line(paint::DIM, &format!("{mark}{line}"));
     }
 }
 

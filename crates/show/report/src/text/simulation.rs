@@ -22,8 +22,7 @@ const MAX_NAME: usize = 24;
 pub fn simulate(comparison: &Comparison, style: &Style) -> String {
     let mut page = Page::new(*style);
     let cluster = &comparison.base.cluster;
-    page.styled(paint::BOLD, &description::machines(cluster));
-    page.end_line();
+    page.styled_line(paint::BOLD, &description::machines(cluster));
     for part in description::parts(cluster).iter().skip(1) {
         page.indented(2, part);
     }
@@ -83,8 +82,7 @@ fn seeds(page: &mut Page, scenario: &Scenario) {
         page.text(&format!("  {}  ", right(label, width)));
         page.text(&right(&format!("{:.1}%", bin.count as f64 * 100.0 / total as f64), 6));
         page.text("  ");
-        page.styled(paint::BAR, &bar(Some(GBps(bin.count as f64)), GBps(most as f64), room));
-        page.end_line();
+        page.styled_line(paint::BAR, &bar(Some(GBps(bin.count as f64)), GBps(most as f64), room));
     }
 }
 

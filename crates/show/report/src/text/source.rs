@@ -37,8 +37,7 @@ pub(super) fn evidence(page: &mut Page, run: &Run, lines: &[Evidence]) {
     }
     if let Some(more) = super::more(lines.len(), MAX_LINES) {
         rule(page, gutter, "");
-        page.styled(paint::DIM, &format!(" {more}"));
-        page.end_line();
+        page.styled_line(paint::DIM, &format!(" {more}"));
     }
 }
 
@@ -90,8 +89,7 @@ fn mark(page: &mut Page, gutter: usize, marked: Range<usize>, note: &str) {
     page.text(&" ".repeat(marked.start + 1));
     page.styled(paint::WARNING, &carets);
     if beside + columns(note) <= width {
-        page.styled(paint::WARNING, &format!(" {note}"));
-        return page.end_line();
+        return page.styled_line(paint::WARNING, &format!(" {note}"));
     }
     page.end_line();
     let lines = wrap(note, width);
@@ -100,8 +98,7 @@ fn mark(page: &mut Page, gutter: usize, marked: Range<usize>, note: &str) {
     for line in lines {
         rule(page, gutter, "");
         page.text(&" ".repeat(indent + 1));
-        page.styled(paint::WARNING, &line);
-        page.end_line();
+        page.styled_line(paint::WARNING, &line);
     }
 }
 
