@@ -2,7 +2,7 @@
 
 use super::Style;
 use super::page::{Page, paint};
-use crate::style::{clean_line, columns, left, wrap};
+use crate::style::{clean_line, left, widest, wrap};
 use crate::words::counted;
 use busbw_model::{Area, CheckItem, Checked, Code, OddOne, Outcome};
 
@@ -26,7 +26,7 @@ pub fn check(checked: &Checked, style: &Style) -> String {
         rows.retain(|row| matches!(row.first.outcome, Outcome::Fail | Outcome::Warn));
     }
     let items = rows.iter().map(|row| row.item).chain(checked.odd_ones.iter().map(|odd| odd.item.as_str()));
-    let width = items.map(columns).max().unwrap_or(0).max("ITEM".len());
+    let width = widest(items).max("ITEM".len());
     header(&mut page, checked, width, rows.is_empty() && checked.odd_ones.is_empty());
     for area in rows.iter().map(|row| row.area).collect::<std::collections::BTreeSet<_>>() {
         page.heading(area.title());

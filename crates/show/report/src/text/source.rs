@@ -1,7 +1,7 @@
 //! Evidence as a compiler shows source: the place, the line, a mark under what the note speaks of.
 
 use super::page::{Page, paint};
-use crate::style::{self, clean_line, clip, clip_around, columns, right, wrap};
+use crate::style::{self, clean_line, clip, clip_around, columns, right, widest, wrap};
 use crate::words;
 use busbw_model::{Evidence, Run};
 use std::borrow::Cow;
@@ -93,7 +93,7 @@ fn mark(page: &mut Page, gutter: usize, marked: Range<usize>, note: &str) {
     }
     page.end_line();
     let lines = wrap(note, width);
-    let longest = lines.iter().map(|line| columns(line)).max().unwrap_or(0);
+    let longest = widest(lines.iter());
     let indent = marked.start.min(width.saturating_sub(longest));
     for line in lines {
         rule(page, gutter, "");
