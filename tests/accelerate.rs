@@ -1,34 +1,30 @@
 //! `busbw accelerate` from end to end, without Python: the fifth field report, other networks, bad usage.
 
-use crate::support::command::{self, printed};
-use crate::support::skip::root_folder;
-use serde_json::Value;
-use std::process::Output;
+use crate::support::command::typed;
+use crate::support::process::Ended;
 
 /// On two hosts of eight, with VGG16's gradients, where the flags do not say otherwise.
-fn accelerate(flags: &str) -> Output {
+fn accelerate(flags: &str) -> Ended {
     let needed = [("--nodes", "2"), ("--ranks-per-host", "8"), ("--gradients", "528M")];
-    let more = needed.into_iter().filter(|(name, _)| !flags.contains(name)).flat_map(|(name, value)| [name, value]);
-    let words: Vec<&str> = ["accelerate"].into_iter().chain(more).chain(flags.split_whitespace()).collect();
-    command::busbw(&root_folder(), &words, None)
+    let more = needed.into_iter().filter(|(name, _)| !flags.contains(name));
+    let more: String = more.map(|(name, value)| format!(" {name} {value}")).collect();
+    typed(&format!("accelerate{more} {flags}"))
 }
 
 #[test]
 fn the_fifth_field_report_as_text() {
-    insta::assert_snapshot!(printed(&accelerate("--network-gbit 25 --compute-ms 510 --batch-size 128 --width 100")));
+    insta::assert_snapshot!(accelerate("--network-gbit 25 --compute-ms 510 --batch-size 128 --width 100").printed());
 }
 
 #[test]
 fn the_all_reduce_alone_over_a_fast_network() {
-    insta::assert_snapshot!(printed(&accelerate("--network-gbit 3200 --transport rdma --width 80")));
+    insta::assert_snapshot!(accelerate("--network-gbit 3200 --transport rdma --width 80").printed());
 }
 
 /// Images per second and scaling as measured: plain, with the plugin, with both (docs/synthetic.md).
 #[test]
 fn the_fifth_field_report_as_json() {
-    let answer: Value =
-        serde_json::from_str(&printed(&accelerate("--network-gbit 25 --compute-ms 510 --batch-size 128 --json")))
-            .unwrap();
+    let answer = accelerate("--network-gbit 25 --compute-ms 510 --batch-size 128 --json").json();
     assert_eq!(answer["schema"], "busbw.accelerate/1");
     for (transport, way, images, scaling) in
         [("tcp", "plain", 847.0, 21.0), ("plugin", "plain", 1644.0, 40.0), ("plugin", "both", 3562.0, 88.0)]
@@ -43,7 +39,8 @@ fn the_fifth_field_report_as_json() {
 
 #[test]
 fn what_was_measured_stands_for_the_line() {
-    let text = printed(&accelerate("--measured-gbit 10"));
+    let ended = accelerate("--measured-gbit 10");
+    let text = ended.printed();
     assert!(text.contains("Measured: 10.0 Gbit/s between hosts") && !text.contains("of the line"), "{text}");
 }
 
@@ -51,8 +48,9 @@ fn what_was_measured_stands_for_the_line() {
 #[test]
 fn one_host_has_no_network_to_save_bytes_on() {
     let [slow, fast] = ["10", "400"]
-        .map(|gbit| printed(&accelerate(&format!("--nodes 1 --network-gbit {gbit} --host-gbs 200 --compute-ms 510"))));
-    assert_eq!(slow, fast);
+        .map(|gbit| accelerate(&format!("--nodes 1 --network-gbit {gbit} --host-gbs 200 --compute-ms 510")));
+    let slow = slow.printed();
+    assert_eq!(slow, fast.printed());
     assert!(slow.contains("Within the host: 200 GB/s a rank") && slow.contains("Plain all-reduce: "), "{slow}");
     for other in ["Kernel TCP", "topk", "busbw link"] {
         assert!(!slow.contains(other), "{other}: {slow}");
@@ -74,9 +72,6 @@ fn figures_that_make_no_sense_are_refused() {
         ("--network-gbit 25 --batch-size 128", "--compute-ms <MS>"),
         ("--network-gbit 25 --transport pigeons", "[possible values: tcp, plugin, rdma]"),
     ] {
-        let output = accelerate(flags);
-        let stderr = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{flags}: {stderr}");
-        assert!(stderr.contains(says), "{flags}: {stderr}");
+        accelerate(flags).refused(says);
     }
 }

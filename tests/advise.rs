@@ -1,13 +1,11 @@
 //! `busbw advise` from end to end: which versions are judged, and which are none.
 
-use crate::support::command;
-use crate::support::skip::root_folder;
+use crate::support::command::typed;
 
 /// Exit status, and all that is printed.
 fn advise(versions: &str) -> (Option<i32>, String) {
-    let output = command::busbw(&root_folder(), &["advise", "--versions", versions, "--width", "300"], None);
-    let printed = [output.stdout, output.stderr].concat();
-    (output.status.code(), String::from_utf8_lossy(&printed).into_owned())
+    let ended = typed(&format!("advise --versions {versions} --width 300"));
+    (ended.code(), ended.stdout + &ended.stderr)
 }
 
 /// A version that no table is about is never CLEAR.

@@ -1,27 +1,22 @@
 //! Bad input gets one line of error that says what to do, and exit status 2; large input is answered like any other.
 
-use crate::support::command::{self, BUSBW};
+use crate::support::command::{self, BUSBW, typed};
+use crate::support::process::Ended;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 use tempfile::{TempDir, tempdir};
 
-fn busbw(arguments: &[&str], input: Option<&[u8]>) -> Output {
-    command::busbw(Path::new("."), arguments, input)
+fn explain(arguments: &[&str], input: Option<&[u8]>) -> Ended {
+    command::busbw(Path::new("."), &[&["explain"], arguments].concat(), input)
 }
+
+const GOOD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/data/runs/h20-2x8-ib/run.log");
 
 /// A file of a folder that goes away with the test.
 fn file(folder: &TempDir, name: &str, content: &[u8]) -> String {
     let path = folder.path().join(name);
     std::fs::write(&path, content).expect("written");
     path.display().to_string()
-}
-
-fn assert_refused(output: &Output, says: &str) {
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{stderr}");
-    assert_eq!(stderr.lines().count(), 1, "one line, not: {stderr}");
-    assert!(stderr.starts_with("busbw: ") && stderr.contains(says), "{stderr}");
-    assert!(output.stdout.is_empty());
 }
 
 #[test]
@@ -41,17 +36,16 @@ fn bad_files_are_refused_in_one_line() {
         (file(&scratch, "poem.txt", b"Shall I compare thee to a summer's day?\n"), "nothing that busbw knows"),
     ];
     for (path, says) in cases {
-        assert_refused(&busbw(&["explain", &path], None), says);
+        explain(&[&path], None).refused_in_a_line(says);
     }
 }
 
 #[test]
 fn our_own_text_is_refused_with_the_flag_that_gives_json() {
-    for line in ["check --color always", "link --np 2 --seconds 0.05 --color never"] {
-        let words: Vec<&str> = line.split(' ').collect();
-        let text = busbw(&words, None).stdout;
-        let says = format!("-: the text of `busbw {0}`; explain reads its JSON: `busbw {0} --json`", words[0]);
-        assert_refused(&busbw(&["explain", "-"], Some(&text)), &says);
+    for (command, flags) in [("check", "--color always"), ("link", "--np 2 --seconds 0.05 --color never")] {
+        let text = typed(&format!("{command} {flags}")).stdout;
+        let says = format!("-: the text of `busbw {command}`; explain reads its JSON: `busbw {command} --json`");
+        explain(&["-"], Some(text.as_bytes())).refused_in_a_line(&says);
     }
 }
 
@@ -67,10 +61,7 @@ fn flags_that_cannot_be_followed_are_refused() {
         ("bench all_reduce --backend mpi", "[possible values: auto, cpu, nccl]"),
         ("bench all_reduce -t 60000 -g 60000", "3600000000 ranks in a process"),
     ] {
-        let output = busbw(&line.split(' ').collect::<Vec<_>>(), None);
-        let stderr = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{line}: {stderr}");
-        assert!(stderr.contains(says) && output.stdout.is_empty(), "{line}: {stderr}");
+        typed(line).refused(says);
     }
 }
 
@@ -89,8 +80,7 @@ fn what_stands_in_the_wrong_place_is_told_where_it_belongs() {
         (format!("check --root {empty}"), "it holds no sys and no proc"),
     ];
     for (line, says) in cases {
-        let words: Vec<&str> = line.split(' ').collect();
-        assert_refused(&command::busbw(&crate::support::skip::root_folder(), &words, None), says);
+        typed(&line).refused_in_a_line(says);
     }
 }
 
@@ -108,14 +98,11 @@ fn numbers_below_0_are_refused_by_their_flag() {
         ("monitor -i -0.5", "invalid value '-0.5' for '--interval <TIME>'"),
         ("link --np -1", "invalid value '-1' for '--np <N>'"),
     ] {
-        let output = busbw(&line.split(' ').collect::<Vec<_>>(), None);
-        let stderr = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{line}: {stderr}");
-        assert!(stderr.contains(says) && stderr.contains("tip: no number here may be below 0"), "{line}: {stderr}");
-        assert!(!stderr.contains("-- -"), "{line}: {stderr}");
+        let ended = typed(line);
+        let said = ended.refused(says);
+        assert!(said.contains("tip: no number here may be below 0") && !said.contains("-- -"), "{line}: {said}");
     }
-    let root = busbw(&["bench", "all_reduce", "-r", "-2"], None);
-    assert!(!String::from_utf8_lossy(&root.stderr).contains("below 0"), "all roots are -1");
+    assert!(!typed("bench all_reduce -r -2").stderr.contains("below 0"), "all roots are -1");
 }
 
 /// A reader who has seen enough does not cut the benchmark short.
@@ -135,50 +122,42 @@ fn doctor_keeps_its_report_when_nobody_reads_on() {
 
 #[test]
 fn a_bad_file_among_good_ones_is_named() {
-    let good = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/data/runs/h20-2x8-ib/run.log");
-    assert_refused(&busbw(&["explain", good, "/no/such/topo.txt"], None), "/no/such/topo.txt: no such file");
+    explain(&[GOOD, "/no/such/topo.txt"], None).refused_in_a_line("/no/such/topo.txt: no such file");
 }
 
 #[test]
 fn a_pipe_that_closes_is_told() {
-    assert_refused(&busbw(&["explain", "-"], Some(b"")), "standard input: is empty");
+    explain(&["-"], Some(b"")).refused_in_a_line("standard input: is empty");
 }
 
 #[test]
 fn no_input_is_bad_usage() {
-    assert_eq!(busbw(&["explain"], None).status.code(), Some(2));
-    assert_eq!(busbw(&["explode"], None).status.code(), Some(2));
+    typed("explain").refused("");
+    typed("explode").refused("");
 }
 
 #[test]
 fn an_output_that_cannot_be_written_is_told() {
-    let good = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/data/runs/h20-2x8-ib/run.log");
-    assert_refused(
-        &busbw(&["explain", "-o", "/no/such/folder/report.html", good], None),
-        "choose a place that can be written",
-    );
+    explain(&["-o", "/no/such/folder/report.html", GOOD], None).refused_in_a_line("choose a place that can be written");
 }
 
 #[test]
 fn a_reader_that_leaves_early_is_no_error() {
-    let good = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/data/runs/h20-2x8-ib/run.log");
     let mut child = Command::new(BUSBW)
-        .args(["explain", good])
+        .args(["explain", GOOD])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .expect("busbw starts");
     drop(child.stdout.take());
-    let output = child.wait_with_output().expect("busbw ends");
-    assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(Ended::of(child.wait_with_output().expect("busbw ends")).stderr, "");
 }
 
 #[test]
 fn standard_input_is_read_like_a_file() {
     let log = include_bytes!("data/runs/h20-2x8-roce-cross-switch/run.log");
-    let output = busbw(&["explain", "-"], Some(log));
-    assert_eq!(output.status.code(), Some(1));
-    assert!(String::from_utf8_lossy(&output.stdout).contains("fabric.congestion"));
+    let ended = explain(&["-"], Some(log));
+    assert!(ended.code() == Some(1) && ended.stdout.contains("fabric.congestion"), "{ended:?}");
 }
 
 /// Lines that end anywhere, in any order, repeated: no panic, and an answer or one line of error.
@@ -189,8 +168,8 @@ fn damaged_logs_are_answered() {
         let (before, after) = log.split_at(cut);
         let swapped = [after, before].concat();
         for input in [before, after, swapped.as_slice()] {
-            let output = busbw(&["explain", "--json", "-"], Some(input));
-            assert!(matches!(output.status.code(), Some(0..=3)), "cut at {cut}: {:?}", output.status);
+            let status = explain(&["--json", "-"], Some(input)).status;
+            assert!(matches!(status.code(), Some(0..=3)), "cut at {cut}: {status:?}");
         }
     }
 }
@@ -201,8 +180,7 @@ fn a_log_that_repeats_itself_is_read_to_its_end() {
     let log = include_bytes!("data/logs/061-snellius-2223-2node.log");
     let scratch = tempdir().expect("a folder");
     let path = file(&scratch, "long.log", &log.repeat(400));
-    let output = busbw(&["explain", "--json", &path], None);
-    let answer: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let answer = explain(&["--json", &path], None).json();
     assert_eq!(answer["inputs"][0]["bytes"], log.len() as u64 * 400);
     assert_eq!(answer["communicators"].as_array().map(Vec::len), Some(1));
 }
@@ -223,12 +201,11 @@ fn a_limit_of_memory_is_told_in_one_line() {
     for kib in [50_000, 60_000, 62_000, 80_000, 100_000, 150_000, 300_000, 600_000] {
         for threads in [1, 16] {
             let script = format!("ulimit -v {kib}; exec '{BUSBW}' explain --threads {threads} '{path}'");
-            let output = Command::new("sh").args(["-c", &script]).output().expect("sh starts");
-            let stderr = String::from_utf8_lossy(&output.stderr);
-            if kib >= 600_000 && output.status.success() && stderr.is_empty() {
+            let ended = Ended::of(Command::new("sh").args(["-c", &script]).output().expect("sh starts"));
+            if kib >= 600_000 && ended.status.success() && ended.stderr.is_empty() {
                 continue; // it was enough for one thread
             }
-            assert_eq!(output.status.code(), Some(2), "{script}: {stderr}");
+            let stderr = ended.refused("");
             let memory = format!("busbw: out of memory: it may take {} MiB (`ulimit -v`)", kib / 1024);
             let threads = format!("busbw: {path}: no more threads (");
             // Below, it may not have come to know how much there is to read.
@@ -242,5 +219,5 @@ fn a_limit_of_memory_is_told_in_one_line() {
 /// Brackets that never close hold nothing, and are passed over.
 #[test]
 fn brackets_without_end_are_refused() {
-    assert_refused(&busbw(&["explain", "-"], Some(&b"{\n".repeat(200_000))), "nothing that busbw knows");
+    explain(&["-"], Some(&b"{\n".repeat(200_000))).refused_in_a_line("nothing that busbw knows");
 }

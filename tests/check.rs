@@ -1,27 +1,22 @@
 //! `busbw check` from end to end: this machine, captured trees with one fault each, several hosts, files of facts.
 
 use crate::support::command::BUSBW;
-use crate::support::process::{Ended, json, run};
+use crate::support::process::{Ended, LIMIT, run};
 use crate::support::tree::Tree;
 use serde_json::Value;
 use std::process::Command;
-use std::time::Duration;
 
-/// No run here takes longer, on a machine however busy.
-pub const LIMIT: Duration = Duration::from_secs(300);
 pub const H100: &str = "oci-h100";
 /// The first card and the bridge above it, and the first GPU and its.
 const NIC: &str = "/sys/devices/pci0000:07/0000:07:01.0/0000:08:00.0/0000:0a:00.0/0000:0c:00.0";
 const GPU_BRIDGE: &str = "/sys/devices/pci0000:07/0000:07:01.0/0000:08:00.0/0000:0d:00.0";
 
 pub fn check(arguments: &[&str]) -> Ended {
-    let mut command = Command::new(BUSBW);
-    command.arg("check").args(arguments);
-    run(command, LIMIT)
+    run(Command::new(BUSBW).arg("check").args(arguments), LIMIT)
 }
 
 fn of_tree(tree: &Tree) -> Value {
-    json(&check(&["--json", "--root", &tree.path().display().to_string()]))
+    check(&["--json", "--root", &tree.path().display().to_string()]).json()
 }
 
 /// Items that came out as `result`: what was checked and what was found.
@@ -236,7 +231,7 @@ fn kept_facts_are_judged_later() {
     tree.write("/proc/sys/kernel/hostname", "node2");
     tree.write(&format!("{NIC}/net/rdma0/mtu"), "1500");
     check(&["--root", &path, "--save", &second.display().to_string()]);
-    let both = json(&check(&["--json", &first.display().to_string(), &second.display().to_string()]));
+    let both = check(&["--json", &first.display().to_string(), &second.display().to_string()]).json();
     assert_eq!(both["hosts"], serde_json::json!(["node1", "node2"]));
     let differences = both["differences"].as_array().expect("differences");
     let items: Vec<&str> = differences.iter().map(|odd| odd["item"].as_str().expect("a name")).collect();
@@ -252,9 +247,7 @@ fn kept_facts_are_judged_as_check_judges_them() {
     tree.write(&format!("{GPU_BRIDGE}/config"), "acs 001d");
     let (root, shown) = (tree.path().display().to_string(), path.display().to_string());
     check(&["--root", &root, "--save", &shown]);
-    let mut command = Command::new(BUSBW);
-    command.args(["explain", "--json", &shown]);
-    let answer = json(&run(command, LIMIT));
+    let answer = run(Command::new(BUSBW).args(["explain", "--json", &shown]), LIMIT).json();
     let findings = answer["findings"].as_array().expect("findings");
     for (code, severity, text) in [
         ("pcie.acs", "error", "node1 ACS: redirects at 0000:0d:00.0"),

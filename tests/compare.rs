@@ -1,25 +1,26 @@
 //! `busbw compare` from end to end: the second field report, repetitions, saved results, and what is not comparable.
 
-use crate::support::command::{self, BUSBW, printed};
+use crate::support::command::{self, BUSBW};
+use crate::support::process::Ended;
 use crate::support::skip::root_folder;
 use crate::support::terminal::OnTerminal;
 use serde_json::Value;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Command;
 
 const IB: &str = "tests/data/runs/h20-2x8-ib";
 const TCP: &str = "tests/data/runs/h20-2x8-tcp";
 
-fn busbw(arguments: &[&str]) -> Output {
+fn busbw(arguments: &[&str]) -> Ended {
     command::busbw(&root_folder(), arguments, None)
 }
 
 fn text(arguments: &[&str]) -> String {
-    printed(&busbw(&[&["compare"], arguments].concat()))
+    busbw(&[&["compare"], arguments].concat()).printed().to_owned()
 }
 
 fn json(arguments: &[&str]) -> Value {
-    serde_json::from_str(&text(&[&["--json"], arguments].concat())).expect("JSON")
+    busbw(&[&["compare", "--json"], arguments].concat()).json()
 }
 
 #[test]
@@ -118,9 +119,8 @@ fn repetitions_of_busbw_bench_give_intervals_and_a_test() {
         let file = folder.path().join(name).display().to_string();
         let sweep =
             ["bench", "all_reduce", "--np", "2", "-b", "1K", "-e", "4K", "-f", "2", "-n", "5", "--repeat", repeat];
-        let output = busbw(&[&sweep[..], &["--json", &file]].concat());
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        (file, written(folder.path(), &format!("{name}.log"), &String::from_utf8_lossy(&output.stdout)))
+        let swept = busbw(&[&sweep[..], &["--json", &file]].concat());
+        (file, written(folder.path(), &format!("{name}.log"), swept.printed()))
     };
     let ((three, three_as_text), (four, _)) = (bench("three.json", "3"), bench("four.json", "4"));
     for first in [three, three_as_text] {
@@ -144,12 +144,7 @@ fn rows_of_several_datatypes_are_no_repetitions() {
     let one = table("all_reduce", 4, &[100.0, 130.0]);
     let mixed = written(folder.path(), "mixed.log", &one.replacen("float", "half", 1));
     let one = written(folder.path(), "one.log", &one);
-    let output = busbw(&["compare", &one, &mixed]);
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    assert!(
-        output.status.code() == Some(2) && stderr.contains("measured 1 MiB with several datatypes (-d)"),
-        "{stderr}"
-    );
+    busbw(&["compare", &one, &mixed]).refused("measured 1 MiB with several datatypes (-d)");
 }
 
 #[test]
@@ -181,10 +176,7 @@ fn what_is_not_comparable_is_refused() {
         (&[&reduce4], "2 values"),
     ];
     for (arguments, says) in cases {
-        let output = busbw(&[&["compare"], arguments].concat());
-        let stderr = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {stderr}");
-        assert!(stderr.contains(says) && output.stdout.is_empty(), "{arguments:?}: {stderr}");
+        busbw(&[&["compare"], arguments].concat()).refused(says);
     }
     let forced = json(&["--anyway", &reduce4, &reduce8]);
     assert!(forced["differences"].as_array().unwrap().iter().any(|d| d["name"] == "ranks"));
@@ -208,9 +200,8 @@ fn a_tuning_table_has_what_another_algorithm_gains_for_sure() {
     let noisy = run("noisy.log", &ring, &[60.0, 99.0, 80.0]);
     let found = |first: &str, other: &str| {
         let file = folder.path().join("tuning.toml").display().to_string();
-        let output = busbw(&["compare", first, other, "--tuning-table", &file]);
-        let said = String::from_utf8(output.stderr).unwrap();
-        if output.status.success() { std::fs::read_to_string(file).unwrap() } else { said }
+        let ended = busbw(&["compare", first, other, "--tuning-table", &file]);
+        if ended.status.success() { std::fs::read_to_string(file).unwrap() } else { ended.stderr }
     };
     let table = found(&default, &faster);
     for part in [

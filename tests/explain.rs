@@ -1,25 +1,25 @@
 //! `busbw explain` from end to end on recorded runs: exit status, text and JSON.
 
-use crate::support::command::{BUSBW, busbw};
+use crate::support::command::{BUSBW, busbw, typed};
+use crate::support::process::Ended;
 use crate::support::skip::root_folder;
 use crate::support::terminal::OnTerminal;
 use serde_json::Value;
-use std::process::{Command, Output};
+use std::process::Command;
 
 /// Runs busbw in the folder of recorded runs, so that paths in its output are the same everywhere.
-fn explain(arguments: &[&str]) -> Output {
+fn explain(arguments: &[&str]) -> Ended {
     busbw(&root_folder().join("tests/data/runs"), &[&["explain"], arguments].concat(), None)
 }
 
 fn text(arguments: &[&str]) -> String {
-    let output = explain(arguments);
-    assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).expect("UTF-8")
+    let ended = explain(arguments);
+    assert_eq!(ended.stderr, "");
+    ended.stdout
 }
 
 fn json(arguments: &[&str]) -> Value {
-    let output = explain(&[&["--json"], arguments].concat());
-    serde_json::from_slice(&output.stdout).expect("JSON")
+    explain(&[&["--json"], arguments].concat()).json()
 }
 
 const CROSS_SWITCH: &str = "h20-2x8-roce-cross-switch/run.log";
@@ -90,8 +90,8 @@ fn whoever_writes_a_file_sees_the_verdict() {
 #[test]
 fn standard_input_is_read_where_no_file_is_given() {
     let log = std::fs::read(root_folder().join("tests/data/runs").join(IB)).expect("a log");
-    let output = busbw(&root_folder(), &["explain"], Some(&log));
-    assert!(output.stdout.starts_with(b"HEALTHY"), "{output:?}");
+    let ended = busbw(&root_folder(), &["explain"], Some(&log));
+    assert!(ended.stdout.starts_with("HEALTHY"), "{ended:?}");
     let mut command = Command::new(BUSBW);
     command.arg("explain");
     let shown = OnTerminal::sized(command, 24, 80).whole();
@@ -103,8 +103,7 @@ fn json_of_every_recorded_run() {
     for (name, inputs) in
         [("cross_switch", &[CROSS_SWITCH][..]), ("ib", &[IB]), ("tcp", &[TCP]), ("sccgn", &[PERFTEST, MONITOR, CHECK])]
     {
-        let output = explain(&[&["--json"], inputs].concat());
-        insta::assert_snapshot!(format!("json_{name}"), String::from_utf8(output.stdout).expect("UTF-8"));
+        insta::assert_snapshot!(format!("json_{name}"), explain(&[&["--json"], inputs].concat()).stdout);
     }
 }
 
@@ -208,23 +207,15 @@ fn every_finding_code_is_documented() {
 #[test]
 fn every_code_has_a_page() {
     for (_, code, _) in busbw_model::Code::ALL {
-        let output = explain(&["--code", code]);
-        let page = String::from_utf8_lossy(&output.stdout);
-        assert!(output.status.success() && page.contains(code), "{code}: {page}");
+        assert!(explain(&["--code", code]).printed().contains(code), "{code}");
     }
-    let output = explain(&["--code", "gdr.off"]);
-    assert_eq!(output.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&output.stderr).contains("gdr.disabled"));
+    explain(&["--code", "gdr.off"]).refused("gdr.disabled");
 }
 
 /// What was told of the machines is neither asked for again nor assumed.
 #[test]
 fn what_is_told_is_not_asked_for() {
-    let explain = |flags: &str| {
-        let words: Vec<&str> = ["explain", "--width", "300"].into_iter().chain(flags.split(' ')).collect();
-        let output = busbw(&root_folder(), &words, None);
-        String::from_utf8_lossy(&output.stdout).into_owned()
-    };
+    let explain = |flags: &str| typed(&format!("explain --width 300 {flags}")).stdout;
     const TOO_FAST: &str = "tests/data/logs/016-eks-p4d-283-16rank-md.md";
     for (told, asks) in [
         ("--gpus 8xT4", "Which machines are these? Tell with --nics 8x400G, or --cluster"),

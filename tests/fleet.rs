@@ -1,22 +1,22 @@
 //! `busbw explain FOLDER`: the results of many nodes in one report, also as Slurm gathers them.
 
-use crate::support::command::BUSBW;
+use crate::support::command::busbw;
+use crate::support::process::Ended;
 use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Output};
 use tempfile::TempDir;
 
 const NODES: usize = 40;
 const SLOW: usize = 17;
 
-fn explain(arguments: &[&str], folder: &Path) -> Output {
-    let output = Command::new(BUSBW).arg("explain").args(arguments).arg(folder).output();
-    output.expect("busbw runs")
+fn explain(arguments: &[&str], folder: &Path) -> Ended {
+    let folder = folder.to_str().expect("UTF-8");
+    busbw(Path::new("."), &[&["explain"], arguments, &[folder]].concat(), None)
 }
 
 fn text(folder: &Path) -> String {
-    String::from_utf8(explain(&[], folder).stdout).expect("UTF-8")
+    explain(&[], folder).stdout
 }
 
 /// What `busbw bench all_reduce -J` writes for two nodes.
@@ -55,9 +55,9 @@ fn fleet() -> TempDir {
 #[test]
 fn the_slow_node_of_a_folder_is_named_first() {
     let fleet = fleet();
-    let output = explain(&[], fleet.path());
-    assert_eq!(output.status.code(), Some(1), "{}", String::from_utf8_lossy(&output.stderr));
-    let text = text(fleet.path());
+    let ended = explain(&[], fleet.path());
+    assert_eq!(ended.code(), Some(1), "{}", ended.stderr);
+    let text = ended.stdout;
     let first = text.lines().next().expect("a line");
     assert!(first.starts_with("DEGRADED  node17 is slow: "), "{text}");
     let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -68,7 +68,7 @@ fn the_slow_node_of_a_folder_is_named_first() {
 #[test]
 fn programs_get_the_peers() {
     let fleet = fleet();
-    let answer: Value = serde_json::from_slice(&explain(&["--json"], fleet.path()).stdout).expect("JSON");
+    let answer = explain(&["--json"], fleet.path()).json();
     let peers = &answer["peers"][0];
     assert_eq!((&peers["nodes"], &peers["measured"]), (&json!(NODES), &json!(2 * NODES)));
     assert_eq!(peers["slow"].as_array().map(Vec::len), Some(1), "{peers}");
@@ -131,7 +131,7 @@ fn every_slow_host_of_a_measurement_is_named() {
     };
     fs::write(folder.path().join("links.json"), links([10.0, 1.0, 1.0], json!([slow("h2"), slow("h3")])))
         .expect("a file");
-    let answer: Value = serde_json::from_slice(&explain(&["--json"], folder.path()).stdout).expect("JSON");
+    let answer = explain(&["--json"], folder.path()).json();
     assert_eq!(answer["verdict"], "degraded", "{answer:#}");
     for (number, host) in ["h2", "h3"].into_iter().enumerate() {
         let finding = &answer["findings"][number];

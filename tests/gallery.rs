@@ -2,6 +2,7 @@
 //! `INSTA_UPDATE=always cargo test --profile tests -p busbw --test all gallery` makes all of it anew.
 
 use crate::support::command::{BUSBW, busbw};
+use crate::support::process::Ended;
 use crate::support::skip::root_folder;
 use crate::support::terminal::OnTerminal;
 use crate::support::tree::Tree;
@@ -137,7 +138,7 @@ fn the_gallery_is_todays_answers() {
 }
 
 fn entry(number: usize, solved: &Solved) -> String {
-    let answer: Value = serde_json::from_slice(&explain(solved, "json")).expect("JSON");
+    let answer = explain(solved, "json").json();
     let word = |value: &Value| value.as_str().expect("a text").to_owned();
     let verdict = word(&answer["verdict"]).to_uppercase();
     let first = &answer["findings"][0];
@@ -166,11 +167,9 @@ fn escaped(text: &str) -> String {
     text.split('`').enumerate().map(part).collect::<Vec<_>>().join("`")
 }
 
-fn explain(solved: &Solved, format: &str) -> Vec<u8> {
+fn explain(solved: &Solved, format: &str) -> Ended {
     let folder = root_folder().join("tests/data").join(solved.folder);
-    let output = busbw(&folder, &[&["explain", "--format", format], solved.files].concat(), None);
-    assert!(!output.stdout.is_empty(), "{}: {output:?}", solved.name);
-    output.stdout
+    busbw(&folder, &[&["explain", "--format", format], solved.files].concat(), None)
 }
 
 /// The evidence of a finding.
@@ -186,7 +185,7 @@ fn lines(finding: &Value) -> String {
 
 /// Keeps the picture, and shows it: as wide as the page, but never so small that it cannot be read.
 fn picture(solved: &Solved, class: &str) -> String {
-    let page = String::from_utf8(explain(solved, "html")).expect("UTF-8");
+    let page = explain(solved, "html").stdout;
     kept(&format!("docs/gallery/{}-{class}.svg", solved.name), &standing_alone(&page, class));
     format!(
         "<div style=\"overflow-x: auto\"><img src=\"gallery/{}-{class}.svg\" alt=\"{}\" style=\"width: 100%; min-width: 680px\"></div>\n",

@@ -1,23 +1,13 @@
 //! One grammar, as it is typed: how answers go out, hosts and collectives as flags and arguments, parts of names.
 
-use crate::support::command::busbw;
-use crate::support::skip::root_folder;
+use crate::support::command::typed;
 use serde_json::Value;
 use std::fs;
-use std::process::Output;
 use tempfile::tempdir;
 
 const RUN: &str = "tests/data/runs/h20-2x8-tcp/run.log";
 const IB: &str = "tests/data/runs/h20-2x8-ib/run.log";
 const CLUSTER: &str = "examples/clusters/h20x8.toml";
-
-fn typed(line: &str) -> Output {
-    busbw(&root_folder(), &line.split_whitespace().collect::<Vec<_>>(), None)
-}
-
-fn stdout(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stdout).into_owned()
-}
 
 /// Commands that answer at once, whatever the machine is.
 fn commands() -> Vec<String> {
@@ -38,11 +28,11 @@ fn json_is_printed_or_written_beside_the_answer() {
     let folder = tempdir().expect("a folder");
     for (at, command) in commands().into_iter().enumerate() {
         let printed = typed(&format!("{command} --json"));
-        assert!(serde_json::from_slice::<Value>(&printed.stdout).is_ok(), "{command}: {printed:?}");
+        assert!(serde_json::from_str::<Value>(&printed.stdout).is_ok(), "{command}: {printed:?}");
         let file = folder.path().join(format!("{at}.json"));
         let beside = typed(&format!("{command} --json={}", file.display()));
         assert_eq!(beside.status.code(), printed.status.code(), "{command}: {beside:?}");
-        assert!(serde_json::from_slice::<Value>(&beside.stdout).is_err() && beside.stdout.len() > 100, "{command}");
+        assert!(serde_json::from_str::<Value>(&beside.stdout).is_err() && beside.stdout.len() > 100, "{command}");
         let written = fs::read(&file).unwrap_or_else(|error| panic!("{command}: {error}"));
         assert!(serde_json::from_slice::<Value>(&written).is_ok(), "{command}: {written:?}");
     }
@@ -51,13 +41,9 @@ fn json_is_printed_or_written_beside_the_answer() {
 /// What stands behind `--json` is an argument, but for a file of bench's; a file that would be written there is not taken for one.
 #[test]
 fn json_takes_no_argument_for_its_file() {
-    let bench = typed("bench --json all_reduce -b 8 -e 8 -n 1 -w 0 -c 0");
-    assert!(serde_json::from_slice::<Value>(&bench.stdout).is_ok(), "{bench:?}");
+    typed("bench --json all_reduce -b 8 -e 8 -n 1 -w 0 -c 0").json();
     for line in [format!("explain --json no-such.json {RUN}"), "accelerate --json no-such.json".into()] {
-        let output = typed(&line);
-        let stderr = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{line}: {stderr}");
-        assert!(stderr.contains("to write JSON to it: --json=no-such.json"), "{line}: {stderr}");
+        typed(&line).refused("to write JSON to it: --json=no-such.json");
     }
 }
 
@@ -94,19 +80,16 @@ fn bench_writes_its_answer_to_a_file() {
         assert!(written.starts_with(begins) && written.ends_with('\n'), "{file}: {written}");
     }
     let nowhere = typed("bench all_reduce -b 8 -e 8 -n 1 -w 0 --output /no/such/folder/a");
-    assert!(
-        !nowhere.status.success() && String::from_utf8_lossy(&nowhere.stderr).contains("/no/such/folder/a"),
-        "{nowhere:?}"
-    );
+    assert!(!nowhere.status.success() && nowhere.stderr.contains("/no/such/folder/a"), "{nowhere:?}");
 }
 
 /// Whoever takes --color and --width prints in colours and columns.
 #[test]
 fn no_look_is_without_effect() {
     for command in commands().iter().filter(|command| !command.starts_with(['b', 'm', 'r'])) {
-        let [plain, coloured] = ["never", "always"].map(|when| stdout(&typed(&format!("{command} --color {when}"))));
+        let [plain, coloured] = ["never", "always"].map(|when| typed(&format!("{command} --color {when}")).stdout);
         assert!(!plain.contains('\x1b') && coloured.contains('\x1b'), "{command} --color");
-        let [narrow, wide] = ["60", "160"].map(|columns| stdout(&typed(&format!("{command} --width {columns}"))));
+        let [narrow, wide] = ["60", "160"].map(|columns| typed(&format!("{command} --width {columns}")).stdout);
         assert_ne!(narrow, wide, "{command} --width");
     }
 }
@@ -118,24 +101,19 @@ fn a_collective_is_an_argument_or_a_flag() {
         ("compare all_reduce IB RUN --json", "compare IB RUN --collective all_reduce --json"),
         ("tune all_gather sockets --dry-run -- true", "tune sockets --collective all_gather --dry-run -- true"),
     ] {
-        let [argument, flag] = [argument, flag].map(|line| {
-            let output = typed(&line.replace("CLUSTER", CLUSTER).replace("IB", IB).replace("RUN", RUN));
-            assert_eq!(output.status.code(), Some(0), "{line}: {output:?}");
-            stdout(&output)
-        });
-        assert_eq!(argument, flag);
+        let [argument, flag] =
+            [argument, flag].map(|line| typed(&line.replace("CLUSTER", CLUSTER).replace("IB", IB).replace("RUN", RUN)));
+        assert_eq!(argument.printed(), flag.printed());
     }
     for (line, says) in [
         ("bench all_confuse", "all_confuse: no collective; choose one of all_reduce"),
         ("predict all_reduce", "no cluster to predict for"),
         ("compare all_reduce RUN", "nothing to be compared with"),
     ] {
-        let output = typed(&line.replace("RUN", RUN));
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(output.status.code() == Some(2) && said.contains(says), "{line}: {output:?}");
+        typed(&line.replace("RUN", RUN)).refused(says);
     }
     let table = typed("bench --collective all_gather -b 8 -e 8 -n 1 -w 0");
-    assert!(stdout(&table).contains("all_gather_perf"), "{table:?}");
+    assert!(table.stdout.contains("all_gather_perf"), "{table:?}");
 }
 
 #[test]
@@ -143,14 +121,11 @@ fn a_part_of_a_code_lists_those_that_have_it() {
     for (part, lines) in
         [("gdr", "# gdr.disabled: "), ("gdr.disabled", "# gdr.disabled: "), ("limits.", "limits.memlock  ")]
     {
-        let output = typed(&format!("explain --code {part}"));
-        let told = stdout(&output);
-        assert!(output.status.success() && told.starts_with(lines), "{part}: {told}");
+        let told = typed(&format!("explain --code {part}"));
+        assert!(told.printed().starts_with(lines), "{part}: {told:?}");
     }
-    assert_eq!(stdout(&typed("explain --code limits.")).lines().count(), 3);
-    let none = typed("explain --code nothing.like");
-    assert_eq!(none.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&none.stderr).contains("choose one of net.socket-fallback"), "{none:?}");
+    assert_eq!(typed("explain --code limits.").stdout.lines().count(), 3);
+    typed("explain --code nothing.like").refused("choose one of net.socket-fallback");
 }
 
 #[test]
@@ -172,8 +147,6 @@ fn an_error_names_its_cause() {
         ("predict examples/clusters/h20x8.toml -o nope/a.html", "nope/a.html: there is no such folder; choose a place"),
         ("monitor --quiet --json", "--quiet prints no samples and --json prints them"),
     ] {
-        let output = typed(line);
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(output.status.code() == Some(2) && said.contains(says), "{line}: {said}");
+        typed(line).refused(says);
     }
 }

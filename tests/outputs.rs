@@ -1,11 +1,12 @@
 //! Files that busbw writes never destroy what a user has: an input, the previous report, a recording.
 
-use crate::support::command::{self, BUSBW};
+use crate::support::command::{BUSBW, busbw};
+use crate::support::process::Ended;
 use crate::support::skip::root_folder;
 use std::fs::{self, File};
 use std::os::unix::fs::symlink;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Command;
 use tempfile::{TempDir, tempdir};
 
 const RUN: &str = "tests/data/runs/h20-2x8-tcp/run.log";
@@ -18,10 +19,6 @@ fn with_a_log() -> (TempDir, Vec<u8>) {
     symlink("run.log", folder.path().join("link.log")).expect("a link");
     fs::hard_link(folder.path().join("run.log"), folder.path().join("other.log")).expect("another name");
     (folder, log)
-}
-
-fn stderr(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
 #[test]
@@ -38,20 +35,14 @@ fn an_input_is_never_written_to() {
         "simulate other.log -o run.log",
         "explain run.log --prometheus-file link.log",
     ] {
-        let output = command::busbw(folder.path(), &line.split(' ').collect::<Vec<_>>(), None);
-        assert_eq!(output.status.code(), Some(2), "{line}: {}", stderr(&output));
-        assert!(
-            stderr(&output).contains("this command reads it; choose another file for --"),
-            "{line}: {}",
-            stderr(&output)
-        );
+        let ended = busbw(folder.path(), &line.split(' ').collect::<Vec<_>>(), None);
+        ended.refused("this command reads it; choose another file for --");
         assert!(fs::read(folder.path().join("run.log")).expect("it is there") == log, "{line} changed the log");
     }
     let mut command = Command::new(BUSBW);
     command.current_dir(folder.path()).args(["explain", "-", "-o", "run.log"]);
-    let output =
-        command.stdin(File::open(folder.path().join("run.log")).expect("opened")).output().expect("busbw runs");
-    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+    let output = command.stdin(File::open(folder.path().join("run.log")).expect("opened")).output();
+    Ended::of(output.expect("busbw runs")).refused("");
     assert!(fs::read(folder.path().join("run.log")).expect("it is there") == log);
 }
 
@@ -85,8 +76,8 @@ fn names_do_not_steer_the_terminal() {
         ] {
             let words: Vec<String> = line.split(' ').map(|word| word.replace("NAME", NAME)).collect();
             let words: Vec<&str> = words.iter().map(String::as_str).collect();
-            let output = command::busbw(folder.path(), &words, None);
-            assert!(!output.stderr.iter().any(|byte| [0x1b, 0x07].contains(byte)), "{line}: {:?}", stderr(&output));
+            let ended = busbw(folder.path(), &words, None);
+            assert!(!ended.stderr.contains(['\x1b', '\x07']), "{line}: {:?}", ended.stderr);
         }
     }
 }
@@ -103,16 +94,13 @@ fn a_report_is_replaced_by_a_whole_one_or_stays() {
     let (folder, _) = with_a_log();
     let explain = |limit: &str| {
         let line = format!("{limit} exec \"$0\" explain run.log --format html -o report.html");
-        Command::new("sh").args(["-c", &line, BUSBW]).current_dir(folder.path()).output().expect("sh runs")
+        Ended::of(Command::new("sh").args(["-c", &line, BUSBW]).current_dir(folder.path()).output().expect("sh runs"))
     };
     let report = folder.path().join("report.html");
-    let output = explain("");
-    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    assert_eq!(explain("").code(), Some(1));
     let first = fs::read(&report).expect("the report is there");
     // A full disk, as far as a write can tell: no file may grow beyond a block.
-    let output = explain("ulimit -f 1;");
-    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
-    assert!(stderr(&output).contains("report.html: File too large"), "{}", stderr(&output));
+    explain("ulimit -f 1;").refused("report.html: File too large");
     assert!(fs::read(&report).expect("the report is there") == first, "the previous report was destroyed");
     assert_eq!(written(folder.path()), ["report.html"], "nothing is left behind");
 }
@@ -126,8 +114,8 @@ fn links_and_permissions_stay_and_devices_are_written_to() {
     fs::set_permissions(&kept, private).expect("permissions can be set");
     symlink("kept.html", folder.path().join("link.html")).expect("a link");
     for path in ["link.html", "/dev/null", "/dev/stdout"] {
-        let output = command::busbw(folder.path(), &["explain", "run.log", "--format", "html", "-o", path], None);
-        assert_eq!(output.status.code(), Some(1), "{path}: {}", stderr(&output));
+        let ended = busbw(folder.path(), &["explain", "run.log", "--format", "html", "-o", path], None);
+        assert_eq!(ended.code(), Some(1), "{path}: {}", ended.stderr);
     }
     assert!(folder.path().join("link.html").is_symlink());
     assert!(fs::read_to_string(&kept).expect("the report is there").contains("<html"));
@@ -137,19 +125,14 @@ fn links_and_permissions_stay_and_devices_are_written_to() {
 #[test]
 fn a_recording_is_replaced_with_force_alone() {
     let folder = tempdir().expect("a folder");
-    let monitor = |more: &[&str]| {
-        let arguments = [&["monitor", "--once", "-i", "50ms"], more].concat();
-        command::busbw(folder.path(), &arguments, None)
-    };
+    let monitor = |more: &[&str]| busbw(folder.path(), &[&["monitor", "--once", "-i", "50ms"], more].concat(), None);
     for flag in ["--record", "--perfetto"] {
         let file = folder.path().join(flag);
         let flag = [flag, file.to_str().expect("UTF-8")];
-        assert_eq!(monitor(&flag).status.code(), Some(0));
+        monitor(&flag).printed();
         let first = fs::read(&file).expect("it is there");
-        let output = monitor(&flag);
-        assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
-        assert!(stderr(&output).contains("is there already; choose another name, or replace it with --force"));
+        monitor(&flag).refused("is there already; choose another name, or replace it with --force");
         assert!(fs::read(&file).expect("it is there") == first);
-        assert_eq!(monitor(&[&flag[..], &["--force"]].concat()).status.code(), Some(0));
+        monitor(&[&flag[..], &["--force"]].concat()).printed();
     }
 }

@@ -1,21 +1,21 @@
 //! `busbw predict` from end to end: descriptions to tables that `busbw explain` reads, JSON and pages; bad input.
 
-use crate::support::command::{self, printed};
+use crate::support::command;
+use crate::support::process::Ended;
 use crate::support::skip::root_folder;
 use serde_json::Value;
 use std::path::PathBuf;
-use std::process::Output;
 
-fn busbw(arguments: &[&str], input: &str) -> Output {
+fn busbw(arguments: &[&str], input: &str) -> Ended {
     command::busbw(&root_folder(), arguments, Some(input.as_bytes()))
 }
 
 fn text(arguments: &[&str], input: &str) -> String {
-    printed(&busbw(arguments, input))
+    busbw(arguments, input).printed().to_owned()
 }
 
 fn json(arguments: &[&str], input: &str) -> Value {
-    serde_json::from_str(&text(arguments, input)).expect("JSON")
+    busbw(arguments, input).json()
 }
 
 const H100: &str = "examples/clusters/dgx-h100.toml";
@@ -37,9 +37,7 @@ fn explain_reads_the_table_back() {
         let flags = ["predict", "-", "-b", "1M", "-e", "1G", "-f", "4", "--collective", collective];
         let table = text(&flags, SHORT);
         let predicted = json(&[&flags[..], &["--json"]].concat(), SHORT);
-        let output = busbw(&["explain", "--json", "-"], &table);
-        let read: Value = serde_json::from_slice(&output.stdout).expect("JSON");
-        let read = &read["tables"][0];
+        let read = &json(&["explain", "--json", "-"], &table)["tables"][0];
         assert_eq!(read["collective"], collective);
         let (rows, expected) = (read["rows"].as_array().unwrap(), predicted["rows"].as_array().unwrap());
         assert_eq!(rows.len(), 6, "{collective}: {table}");
@@ -140,12 +138,8 @@ fn bad_input_is_refused_in_one_line() {
         (&["all_gather", "-", "--load", "W2"], SHORT, &["is for alltoallv, not for all_gather"]),
     ];
     for (flags, input, says) in cases {
-        let output = busbw(&[&["predict"], flags].concat(), input);
-        let stderr = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{flags:?}: {stderr}");
-        assert_eq!(stderr.lines().count(), 1, "{flags:?}: {stderr}");
-        assert!(stderr.starts_with("busbw: ") && says.iter().all(|says| stderr.contains(says)), "{flags:?}: {stderr}");
-        assert!(output.stdout.is_empty());
+        let ended = busbw(&[&["predict"], flags].concat(), input);
+        says.iter().for_each(|says| ended.refused_in_a_line(says));
     }
 }
 
@@ -165,9 +159,8 @@ fn a_hot_rank_is_named_and_sets_the_bound() {
 fn a_predicted_tuning_table_says_of_every_choice_that_it_is_one() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("try.toml").display().to_string();
-    let output = busbw(&["predict", "examples/clusters/dgx-a100.toml", "--tuning-table", &file], "");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && said.contains("nothing follows a prediction"), "{said}");
+    let ended = busbw(&["predict", "examples/clusters/dgx-a100.toml", "--tuning-table", &file], "");
+    assert!(ended.status.success() && ended.stderr.contains("nothing follows a prediction"), "{ended:?}");
     let table = std::fs::read_to_string(file).unwrap();
     let count = |words: &str| table.matches(words).count();
     assert!(count("[[choice]]") > 0, "{table}");

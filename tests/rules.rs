@@ -2,36 +2,40 @@
 
 #![allow(clippy::unwrap_used)]
 
-use crate::support::command::{self, printed};
+use crate::support::command;
+use crate::support::process::Ended;
 use crate::support::skip::root_folder;
-use std::process::Output;
 
 const CASES: &str = "rules/example/cases";
 const OWN: &str = "rules/example/hot.toml";
 const LOG: &str = "rules/example/cases/overheated/input/dmesg.txt";
 const TITLE: &str = "A NIC or its transceiver is too hot";
 
-fn busbw(arguments: &[&str]) -> Output {
+fn busbw(arguments: &[&str]) -> Ended {
     command::busbw(&root_folder(), arguments, None)
 }
 
 /// The exit status, and what both streams say.
-fn told(output: &Output) -> (Option<i32>, String) {
-    let text = [&output.stdout[..], &output.stderr[..]].concat();
-    (output.status.code(), String::from_utf8(text).unwrap())
+fn told(arguments: &[&str]) -> (Option<i32>, String) {
+    let ended = busbw(arguments);
+    (ended.code(), ended.stdout + &ended.stderr)
+}
+
+fn printed(arguments: &[&str]) -> String {
+    busbw(arguments).printed().to_owned()
 }
 
 #[test]
 fn cases_have_the_expected_answer_with_the_rule_alone() {
-    let with = printed(&busbw(&["rules", "test", CASES, "--rules", OWN]));
+    let with = printed(&["rules", "test", CASES, "--rules", OWN]);
     assert!(with.contains(&format!("ok    overheated: {TITLE}")), "{with}");
     assert!(with.ends_with("2 of 2 cases have the expected answer.\n"), "{with}");
     // What the example teaches to write, nothing else may know.
-    let (_, without) = told(&busbw(&["explain", LOG]));
+    let (_, without) = told(&["explain", LOG]);
     assert!(without.contains("has nothing to judge"), "{without}");
-    let one = printed(&busbw(&["rules", "test", "rules/example/cases/plugged", "--json"]));
+    let one = printed(&["rules", "test", "rules/example/cases/plugged", "--json"]);
     assert!(one.contains("\"right\": 1"), "{one}");
-    let (status, text) = told(&busbw(&["rules", "test", "crates/cli"]));
+    let (status, text) = told(&["rules", "test", "crates/cli"]);
     assert_eq!(status, Some(2));
     assert!(text.contains("a case is a folder with case.toml and input/"), "{text}");
 }
@@ -42,7 +46,7 @@ fn a_case_with_another_answer_is_a_miss() {
     std::fs::create_dir_all(folder.join("input")).unwrap();
     std::fs::write(folder.join("case.toml"), "label = \"gpu.error\"\nabsent = [\"nic.rate\"]\n").unwrap();
     std::fs::copy(root_folder().join(LOG), folder.join("input/dmesg.txt")).unwrap();
-    let (status, text) = told(&busbw(&["rules", "test", folder.to_str().unwrap(), "--rules", OWN]));
+    let (status, text) = told(&["rules", "test", folder.to_str().unwrap(), "--rules", OWN]);
     std::fs::remove_dir_all(&folder).unwrap();
     assert_eq!(status, Some(1), "{text}");
     for miss in ["expected gpu.error first, got nic.rate", "expected no nic.rate, got", "0 of 1 cases"] {
@@ -52,10 +56,10 @@ fn a_case_with_another_answer_is_a_miss() {
 
 #[test]
 fn explain_takes_rules_of_ones_own() {
-    let (status, text) = told(&busbw(&["explain", "--rules", OWN, LOG]));
+    let (status, text) = told(&["explain", "--rules", OWN, LOG]);
     assert_eq!(status, Some(3));
     assert!(text.starts_with(&format!("UNDECIDED  {TITLE}")), "{text}");
-    let (status, text) = told(&busbw(&["explain", "--rules", "rules/example/cases/plugged/case.toml", LOG]));
+    let (status, text) = told(&["explain", "--rules", "rules/example/cases/plugged/case.toml", LOG]);
     assert_eq!(status, Some(2));
     assert!(text.contains("expected `cause` or `fault`; rules/README.md explains every key"), "{text}");
 }
@@ -70,8 +74,8 @@ fn advise_takes_known_faults_of_ones_own() {
     let ask = |text: &str| {
         std::fs::write(&file, text).unwrap();
         let path = file.to_str().unwrap();
-        let advised = told(&busbw(&["advise", "--versions", "ucx=1.18.0", "--rules", path]));
-        let explained = told(&busbw(&["explain", "--rules", path, LOG]));
+        let advised = told(&["advise", "--versions", "ucx=1.18.0", "--rules", path]);
+        let explained = told(&["explain", "--rules", path, LOG]);
         (advised, explained)
     };
     let ((status, advised), (_, explained)) = ask(&(own.clone() + fault));
@@ -89,15 +93,15 @@ fn advise_takes_known_faults_of_ones_own() {
 
 #[test]
 fn rules_are_listed_and_checked() {
-    let list = printed(&busbw(&["rules", "list", "--rules", OWN]));
+    let list = printed(&["rules", "list", "--rules", OWN]);
     let first = list.lines().next().unwrap();
     let words: Vec<&str> = first.split_whitespace().collect();
     assert_eq!(words, ["nic.rate.hot", "nic.rate", "warning", "kernel", "rules/example/hot.toml:3:1"]);
     assert!(list.contains("rules/signatures/gpu.toml:"), "{list}");
-    let json = printed(&busbw(&["rules", "list", "--json"]));
+    let json = printed(&["rules", "list", "--json"]);
     assert!(json.contains("\"schema\": \"busbw.rules/1\""), "{json}");
-    assert_eq!(printed(&busbw(&["rules", "check", OWN, "rules/variables.toml"])), "valid: 2 files\n");
-    let (status, text) = told(&busbw(&["rules", "check", OWN, "Cargo.toml"]));
+    assert_eq!(printed(&["rules", "check", OWN, "rules/variables.toml"]), "valid: 2 files\n");
+    let (status, text) = told(&["rules", "check", OWN, "Cargo.toml"]);
     assert_eq!(status, Some(2));
     assert!(text.contains("Cargo.toml:"), "{text}");
 }

@@ -1,20 +1,20 @@
 //! `busbw simulate` from end to end: the first field report as it was wired and as it could be, and bad input.
 
-use crate::support::command::{busbw, printed};
+use crate::support::command::busbw;
+use crate::support::process::Ended;
 use crate::support::skip::root_folder;
 use serde_json::Value;
-use std::process::Output;
 
-fn simulate(arguments: &[&str]) -> Output {
+fn simulate(arguments: &[&str]) -> Ended {
     busbw(&root_folder(), &[&["simulate"], arguments].concat(), None)
 }
 
 fn text(arguments: &[&str]) -> String {
-    printed(&simulate(arguments))
+    simulate(arguments).printed().to_owned()
 }
 
 fn json(arguments: &[&str]) -> Value {
-    serde_json::from_str(&text(&[&["--json"], arguments].concat())).expect("JSON")
+    simulate(&[&["--json"], arguments].concat()).json()
 }
 
 const FIELD_REPORT: &str = "examples/clusters/h20x8.toml";
@@ -80,10 +80,6 @@ fn bad_input_is_refused_in_one_line() {
         (&["examples/clusters/v100x8.toml", "--log", ITS_LOG], "has 16 ranks and the cluster 32 GPUs"),
     ];
     for (flags, says) in cases {
-        let output = simulate(flags);
-        let stderr = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{flags:?}: {stderr}");
-        assert!(stderr.contains(says), "{flags:?}: {stderr}");
-        assert!(output.stdout.is_empty());
+        simulate(flags).refused(says);
     }
 }

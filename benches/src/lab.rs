@@ -16,9 +16,6 @@ pub struct Lab {
 
 impl Lab {
     /// Brings up lab number `index` of the benchmarks, with the options of `netlab up`.
-    ///
-    /// # Errors
-    /// It does not come up: not root, or a program is missing.
     pub fn up(root: &Path, index: usize, hosts: u32, options: &[&str]) -> Outcome<Self> {
         let lab = Lab { script: root.join("tests/lab/netlab"), number: (FIRST_NUMBER + index).to_string() };
         let mut command = Command::new(&lab.script);
@@ -53,7 +50,6 @@ impl Lab {
         format!("{} rsh", self.script.display())
     }
 
-    /// The address of a host.
     pub fn address(host: u32) -> String {
         format!("10.77.0.{host}")
     }

@@ -26,7 +26,6 @@ const MEASURED: &[&str] = &[":(top)", ":(top,exclude)benches/results", ":(top,ex
 /// The commit that was measured.
 #[derive(Debug, Clone, Serialize)]
 pub struct Commit {
-    /// Its hash.
     pub hash: String,
     /// Whether files differ from it, but for results.
     pub modified: bool,

@@ -24,7 +24,6 @@ impl FileError {
 /// What a benchmark gives, or why it did not finish, in words.
 pub type Outcome<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
-/// A command that failed, how, and what it said.
 pub fn failed(command: &str, how: &str, said: &str) -> Box<dyn std::error::Error + Send + Sync> {
     let said = if said.is_empty() { String::new() } else { format!(":\n{said}") };
     format!("{command} {how}{said}").into()

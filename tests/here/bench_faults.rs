@@ -4,7 +4,7 @@ use crate::support::command::BUSBW;
 use crate::support::lab::{self, mpirun_openmpi};
 use crate::support::process::{self, Ended, Running, signal};
 use crate::support::recorder::Recorder;
-use crate::support::skip::unless_skipped;
+use crate::support::skip::needed;
 use crate::support::table::{RankLine, ranks, rows};
 use crate::support::terminal::wait_for;
 use std::io::{Read as _, Write as _};
@@ -92,19 +92,16 @@ fn the_launcher_is_ended() {
 
 #[test]
 fn a_rank_under_mpirun_is_killed() {
-    unless_skipped(|| {
-        let _turn = turn();
-        let mut command = mpirun_openmpi(3)?;
-        command.arg(BUSBW).args(["bench", "all_reduce"]).args(ENDLESS);
-        let (mut running, lines) = busy(command, 3);
-        signal(lines[1].pid, "KILL");
-        assert_failed(&running.ended(ENDS));
-        // mpirun ends the other ranks as soon as it sees the first one die, often before they can speak.
-        let stderr = running.stderr();
-        assert_blamed(&stderr, said(&stderr).len().min(2), &lines[1]);
-        assert_nothing_left(&running);
-        Ok(())
-    });
+    let _turn = turn();
+    let mut command = needed!(mpirun_openmpi(3));
+    command.arg(BUSBW).args(["bench", "all_reduce"]).args(ENDLESS);
+    let (mut running, lines) = busy(command, 3);
+    signal(lines[1].pid, "KILL");
+    assert_failed(&running.ended(ENDS));
+    // mpirun ends the other ranks as soon as it sees the first one die, often before they can speak.
+    let stderr = running.stderr();
+    assert_blamed(&stderr, said(&stderr).len().min(2), &lines[1]);
+    assert_nothing_left(&running);
 }
 
 const TOKEN: u128 = 0x0123_4567_89ab_cdef_0123_4567_89ab_cdef;
@@ -190,11 +187,8 @@ fn the_meeting_s_port_is_in_use() {
 fn a_host_does_not_resolve() {
     let _turn = turn();
     names_the_host_at_fault(by_hand(1, "no-such-host.invalid:7777"));
-    unless_skipped(|| {
-        mpirun_openmpi(1)?;
-        names_the_host_at_fault(busbw(&[&["--hosts", "no-such-host.invalid:1,localhost:1"], &SMALL]));
-        Ok(())
-    });
+    needed!(mpirun_openmpi(1));
+    names_the_host_at_fault(busbw(&[&["--hosts", "no-such-host.invalid:1,localhost:1"], &SMALL]));
 }
 
 fn names_the_host_at_fault(command: Command) {
@@ -207,45 +201,39 @@ fn names_the_host_at_fault(command: Command) {
 
 #[test]
 fn ranks_disagree_on_flags() {
-    unless_skipped(|| {
-        let _turn = turn();
-        let mut command = mpirun_openmpi(1)?;
-        let program = [BUSBW, "bench", "all_reduce", "--stall-timeout", "5", "-b"];
-        command.args(program).args(["1M", ":", "-np", "1"]).args(program).arg("2M");
-        let mut running = Running::start(command);
-        let ended = running.ended(ENDS);
-        assert_failed(&ended);
-        let lines = said(&ended.stderr);
-        assert!(matches!(lines.len(), 1 | 2), "one line of each rank, unless mpirun is faster: {ended:?}");
-        assert!(lines.iter().all(|line| line.contains("rank 1") && line.contains("flags")), "{ended:?}");
-        assert!(rows(&ended.stdout).is_empty(), "{ended:?}");
-        assert_nothing_left(&running);
-        Ok(())
-    });
+    let _turn = turn();
+    let mut command = needed!(mpirun_openmpi(1));
+    let program = [BUSBW, "bench", "all_reduce", "--stall-timeout", "5", "-b"];
+    command.args(program).args(["1M", ":", "-np", "1"]).args(program).arg("2M");
+    let mut running = Running::start(command);
+    let ended = running.ended(ENDS);
+    assert_failed(&ended);
+    let lines = said(&ended.stderr);
+    assert!(matches!(lines.len(), 1 | 2), "one line of each rank, unless mpirun is faster: {ended:?}");
+    assert!(lines.iter().all(|line| line.contains("rank 1") && line.contains("flags")), "{ended:?}");
+    assert!(rows(&ended.stdout).is_empty(), "{ended:?}");
+    assert_nothing_left(&running);
 }
 
 /// Without room in /dev/shm the job does without, or says so; it is never killed by SIGBUS.
 #[test]
 fn shared_memory_is_full() {
-    unless_skipped(|| {
-        let _turn = turn();
-        let script = "mount -t tmpfs -o size=256k tmpfs /dev/shm && head -c 1M /dev/zero >/dev/shm/full 2>/dev/null
+    let _turn = turn();
+    let script = "mount -t tmpfs -o size=256k tmpfs /dev/shm && head -c 1M /dev/zero >/dev/shm/full 2>/dev/null
             \"$@\"; status=$?; rm -f /dev/shm/full; ls -A /dev/shm >&2; exit $status";
-        let mut command = lab::own_mounts()?;
-        command.args(["sh", "-c", script, "sh", BUSBW, "bench", "all_reduce", "--np", "2"]);
-        command.args(["-b", "8M", "-e", "8M", "--stall-timeout", "5"]);
-        let mut running = Running::start(command);
-        let ended = running.ended(ENDS);
-        if ended.status.success() {
-            assert_eq!(rows(&ended.stdout).len(), 1, "{ended:?}");
-        } else {
-            assert!(ended.status.code().is_some_and(|code| code < 128), "{ended:?}");
-            assert!(said(&ended.stderr).iter().all(|line| line.contains("/dev/shm")), "{ended:?}");
-        }
-        assert_eq!(ended.stderr.lines().count(), said(&ended.stderr).len(), "left in /dev/shm: {ended:?}");
-        running.gone("busbw", ENDS);
-        Ok(())
-    });
+    let mut command = needed!(lab::own_mounts());
+    command.args(["sh", "-c", script, "sh", BUSBW, "bench", "all_reduce", "--np", "2"]);
+    command.args(["-b", "8M", "-e", "8M", "--stall-timeout", "5"]);
+    let mut running = Running::start(command);
+    let ended = running.ended(ENDS);
+    if ended.status.success() {
+        assert_eq!(rows(&ended.stdout).len(), 1, "{ended:?}");
+    } else {
+        assert!(ended.status.code().is_some_and(|code| code < 128), "{ended:?}");
+        assert!(said(&ended.stderr).iter().all(|line| line.contains("/dev/shm")), "{ended:?}");
+    }
+    assert_eq!(ended.stderr.lines().count(), said(&ended.stderr).len(), "left in /dev/shm: {ended:?}");
+    running.gone("busbw", ENDS);
 }
 
 /// More ranks than the host has room for are refused at once, with what there is room for and why.
@@ -304,17 +292,14 @@ fn a_signal_that_is_ignored_ends_nothing_but_sigint() {
 /// mpirun gets what busbw gets, and does not stay when busbw is killed.
 #[test]
 fn the_launcher_of_hosts_is_ended() {
-    unless_skipped(|| {
-        let _turn = turn();
-        mpirun_openmpi(1)?;
-        for (name, status) in [("INT", Some(130)), ("TERM", Some(143)), ("KILL", None)] {
-            let mut command = busbw(&[&["--hosts", "localhost:2"], &ENDLESS]);
-            command.env("OMPI_MCA_rmaps_base_oversubscribe", "1");
-            let (mut running, _) = busy(command, 2);
-            signal(running.id(), name);
-            assert_eq!(running.ended(ENDS).status.code(), status, "{name}");
-            wait_for("the end of mpirun and its ranks", || running.processes().is_empty());
-        }
-        Ok(())
-    });
+    let _turn = turn();
+    needed!(mpirun_openmpi(1));
+    for (name, status) in [("INT", Some(130)), ("TERM", Some(143)), ("KILL", None)] {
+        let mut command = busbw(&[&["--hosts", "localhost:2"], &ENDLESS]);
+        command.env("OMPI_MCA_rmaps_base_oversubscribe", "1");
+        let (mut running, _) = busy(command, 2);
+        signal(running.id(), name);
+        assert_eq!(running.ended(ENDS).status.code(), status, "{name}");
+        wait_for("the end of mpirun and its ranks", || running.processes().is_empty());
+    }
 }

@@ -2,8 +2,8 @@
 
 use crate::support::command::BUSBW;
 use crate::support::lab::{mpirun_mpich, mpirun_openmpi};
-use crate::support::process::{Ended, run};
-use crate::support::skip::unless_skipped;
+use crate::support::process::{Ended, LIMIT, run};
+use crate::support::skip::needed;
 use crate::support::table::{Half, Row, ranks, rows};
 use serde_json::Value;
 use std::io::Write as _;
@@ -12,8 +12,6 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// No run here takes longer, on a machine however busy.
-pub const LIMIT: Duration = Duration::from_secs(120);
 pub const SWEEP: [&str; 6] = ["-b", "8", "-e", "64K", "-f", "8"];
 const SWEPT: [u64; 5] = [8, 64, 512, 4096, 32768];
 
@@ -101,18 +99,12 @@ fn local_ranks() {
 
 #[test]
 fn open_mpi() {
-    unless_skipped(|| {
-        assert_one_table(&linked(mpirun_openmpi(4)?), &[this_host().as_str(); 4]);
-        Ok(())
-    });
+    assert_one_table(&linked(needed!(mpirun_openmpi(4))), &[this_host().as_str(); 4]);
 }
 
 #[test]
 fn mpich() {
-    unless_skipped(|| {
-        assert_one_table(&linked(mpirun_mpich(4)?), &[this_host().as_str(); 4]);
-        Ok(())
-    });
+    assert_one_table(&linked(needed!(mpirun_mpich(4))), &[this_host().as_str(); 4]);
 }
 
 #[test]
@@ -125,9 +117,12 @@ fn one_process_of_four_ranks() {
 
 #[test]
 fn a_misspelt_variable_is_named_once_for_a_job() {
-    let mut command = Command::new(BUSBW);
-    command.args(["bench", "all_reduce", "--np", "3", "-b", "8", "-e", "8", "-n", "1"]).env("BUSBW_NET_CHEKSUM", "1");
-    let ended = run(command, Duration::from_secs(60));
+    let ended = run(
+        Command::new(BUSBW)
+            .args(["bench", "all_reduce", "--np", "3", "-b", "8", "-e", "8", "-n", "1"])
+            .env("BUSBW_NET_CHEKSUM", "1"),
+        Duration::from_secs(60),
+    );
     let told = "busbw: there is no variable BUSBW_NET_CHEKSUM. Did you mean BUSBW_NET_CHECKSUM?";
     assert!(ended.status.success(), "{ended:?}");
     assert_eq!(ended.stderr.lines().filter(|line| *line == told).count(), 1, "{ended:?}");

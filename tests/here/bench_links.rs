@@ -1,11 +1,11 @@
 //! busbw under the names of nccl-tests' programs: what a script finds that calls `all_reduce_perf`.
 
-use crate::here::bench_launchers::{LIMIT, SWEEP, assert_one_table, this_host};
+use crate::here::bench_launchers::{SWEEP, assert_one_table, this_host};
 use crate::support::command::BUSBW;
 use crate::support::fakes::Fakes;
 use crate::support::lab::mpirun_openmpi;
-use crate::support::process::{Ended, run};
-use crate::support::skip::{programs, unless_skipped};
+use crate::support::process::{Ended, LIMIT, run};
+use crate::support::skip::{needed, programs};
 use crate::support::table::ranks;
 use serde_json::Value;
 use std::os::unix::fs::symlink;
@@ -94,120 +94,108 @@ fn a_copy_is_like_a_link() {
 
 #[test]
 fn the_command_line_for_other_hosts_runs() {
-    unless_skipped(|| {
-        programs(&["mpirun.openmpi"])?;
-        let link = Bin::new();
-        let mut command = on_cores(link.link("all_reduce_perf"));
-        command.args(["--hosts", "localhost:2", "--dry-run"]).args(SWEEP);
-        let printed = ended_well(command);
-        assert_eq!(printed.stderr, "", "what is found here says nothing of other hosts");
-        let mut shell = on_cores("sh".into());
-        shell.args(["-c", printed.stdout.trim()]);
-        let oversubscribe =
-            [("OMPI_MCA_rmaps_base_oversubscribe", "1"), ("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe")];
-        assert_one_table(
-            &run(
-                {
-                    shell.envs(oversubscribe);
-                    shell
-                },
-                LIMIT,
-            ),
-            &[this_host().as_str(); 2],
-        );
-        let mut command = on_cores(link.link("all_gather_perf"));
-        command.args(["--hosts", "localhost:2"]).args(QUICK);
-        let ended = ended_well(command);
-        assert!(ended.stdout.contains("# Collective test starting: all_gather_perf\n"), "{}", ended.stdout);
-        assert_eq!(lines_about_cores(&ended), 1, "{}", ended.stderr);
-        Ok(())
-    });
+    needed!(programs(&["mpirun.openmpi"]));
+    let link = Bin::new();
+    let mut command = on_cores(link.link("all_reduce_perf"));
+    command.args(["--hosts", "localhost:2", "--dry-run"]).args(SWEEP);
+    let printed = ended_well(command);
+    assert_eq!(printed.stderr, "", "what is found here says nothing of other hosts");
+    let mut shell = on_cores("sh".into());
+    shell.args(["-c", printed.stdout.trim()]);
+    let oversubscribe =
+        [("OMPI_MCA_rmaps_base_oversubscribe", "1"), ("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe")];
+    assert_one_table(
+        &run(
+            {
+                shell.envs(oversubscribe);
+                shell
+            },
+            LIMIT,
+        ),
+        &[this_host().as_str(); 2],
+    );
+    let mut command = on_cores(link.link("all_gather_perf"));
+    command.args(["--hosts", "localhost:2"]).args(QUICK);
+    let ended = ended_well(command);
+    assert!(ended.stdout.contains("# Collective test starting: all_gather_perf\n"), "{}", ended.stdout);
+    assert_eq!(lines_about_cores(&ended), 1, "{}", ended.stderr);
 }
 
 #[test]
 fn cores_are_named_once_for_a_job_and_only_where_a_gpu_was_meant() {
-    unless_skipped(|| {
-        let link = Bin::new();
-        let link = link.link("all_reduce_perf");
-        for (np, variable, told) in [("1", None, 1), ("3", None, 1), ("2", Some("cpu"), 0)] {
-            let mut command = on_cores(link.clone());
-            command.args(["--np", np]).args(QUICK).envs(variable.map(|value| ("BUSBW_BACKEND", value)));
-            let ended = ended_well(command);
-            assert_eq!(lines_about_cores(&ended), told, "{np} {variable:?}: {}", ended.stderr);
-        }
-        let mut command = on_cores(BUSBW.into());
-        command.args(["bench", "all_reduce"]).args(QUICK);
-        assert_eq!(lines_about_cores(&ended_well(command)), 0);
-        let mut command = mpirun_openmpi(3)?;
-        command.env("CUDA_VISIBLE_DEVICES", "").arg(&link).args(QUICK);
+    let link = Bin::new();
+    let link = link.link("all_reduce_perf");
+    for (np, variable, told) in [("1", None, 1), ("3", None, 1), ("2", Some("cpu"), 0)] {
+        let mut command = on_cores(link.clone());
+        command.args(["--np", np]).args(QUICK).envs(variable.map(|value| ("BUSBW_BACKEND", value)));
         let ended = ended_well(command);
-        assert_eq!(lines_about_cores(&ended), 1, "{}", ended.stderr);
-        Ok(())
-    });
+        assert_eq!(lines_about_cores(&ended), told, "{np} {variable:?}: {}", ended.stderr);
+    }
+    let mut command = on_cores(BUSBW.into());
+    command.args(["bench", "all_reduce"]).args(QUICK);
+    assert_eq!(lines_about_cores(&ended_well(command)), 0);
+    let mut command = needed!(mpirun_openmpi(3));
+    command.env("CUDA_VISIBLE_DEVICES", "").arg(&link).args(QUICK);
+    let ended = ended_well(command);
+    assert_eq!(lines_about_cores(&ended), 1, "{}", ended.stderr);
 }
 
 #[test]
 fn a_gpu_that_is_there_is_measured_or_the_run_fails() {
-    unless_skipped(|| {
-        let (fakes, link) = (Fakes::newest()?, Bin::new());
-        let link = link.link("all_reduce_perf");
-        let on_gpus = |gpus, variables: &[(&str, &str)], words: &str| {
-            let mut command = Command::new(&link);
-            command.args(QUICK).args(words.split_whitespace()).env_remove("BUSBW_BACKEND");
-            fakes.use_in(&mut command, gpus);
-            run(
-                {
-                    command.envs(variables.iter().copied());
-                    command
-                },
-                LIMIT,
-            )
-        };
-        for words in ["-g 2", "--np 2", "-t 2 -R 1"] {
-            let file = fakes.file(&format!("link{}.json", words.replace(' ', "")));
-            let ended = on_gpus(2, &[], &format!("{words} -J {}", file.display()));
-            assert!(ended.status.success() && ended.stderr.is_empty(), "{words}: {ended:?}");
-            assert!(ended.stdout.contains("Fake GPU"), "{}", ended.stdout);
-            let json: Value = serde_json::from_slice(&std::fs::read(&file).expect("the JSON")).expect("JSON");
-            assert_eq!(json["config"]["backend"], "nccl", "{words}");
-        }
-        let none = on_gpus(0, &[], "");
-        assert!(none.status.success() && none.stderr.contains("the CUDA driver finds no GPU"), "{none:?}");
-        for (gpus, variables, words, status, says) in [
-            (1, &[("FAKE_CUDA_INIT", "802")][..], "", 2, "does not start (CUDA_ERROR_FAKE)"),
-            (1, &[("NCCL_LIBRARY", "/no/such/libnccl.so.2")], "", 2, "libnccl.so.2 cannot be opened"),
-            (0, &[("BUSBW_BACKEND", "nccl")], "", 77, "the CUDA driver finds no GPU"),
-            (0, &[], "-R 1", 2, "-R,--local_register 1: is for GPUs and needs --backend nccl"),
-            (1, &[("BUSBW_BACKEND", "gpu")], "", 2, "BUSBW_BACKEND=gpu: choose auto, cpu or nccl"),
-        ] {
-            let ended = on_gpus(gpus, variables, words);
-            assert_eq!(ended.status.code(), Some(status), "{variables:?} {words}: {ended:?}");
-            assert!(ended.stderr.contains(says) && !ended.stdout.contains("time"), "{variables:?} {words}: {ended:?}");
-        }
-        Ok(())
-    });
+    let (fakes, link) = (needed!(Fakes::newest()), Bin::new());
+    let link = link.link("all_reduce_perf");
+    let on_gpus = |gpus, variables: &[(&str, &str)], words: &str| {
+        let mut command = Command::new(&link);
+        command.args(QUICK).args(words.split_whitespace()).env_remove("BUSBW_BACKEND");
+        fakes.use_in(&mut command, gpus);
+        run(
+            {
+                command.envs(variables.iter().copied());
+                command
+            },
+            LIMIT,
+        )
+    };
+    for words in ["-g 2", "--np 2", "-t 2 -R 1"] {
+        let file = fakes.file(&format!("link{}.json", words.replace(' ', "")));
+        let ended = on_gpus(2, &[], &format!("{words} -J {}", file.display()));
+        assert!(ended.status.success() && ended.stderr.is_empty(), "{words}: {ended:?}");
+        assert!(ended.stdout.contains("Fake GPU"), "{}", ended.stdout);
+        let json: Value = serde_json::from_slice(&std::fs::read(&file).expect("the JSON")).expect("JSON");
+        assert_eq!(json["config"]["backend"], "nccl", "{words}");
+    }
+    let none = on_gpus(0, &[], "");
+    assert!(none.status.success() && none.stderr.contains("the CUDA driver finds no GPU"), "{none:?}");
+    for (gpus, variables, words, status, says) in [
+        (1, &[("FAKE_CUDA_INIT", "802")][..], "", 2, "does not start (CUDA_ERROR_FAKE)"),
+        (1, &[("NCCL_LIBRARY", "/no/such/libnccl.so.2")], "", 2, "libnccl.so.2 cannot be opened"),
+        (0, &[("BUSBW_BACKEND", "nccl")], "", 77, "the CUDA driver finds no GPU"),
+        (0, &[], "-R 1", 2, "-R,--local_register 1: is for GPUs and needs --backend nccl"),
+        (1, &[("BUSBW_BACKEND", "gpu")], "", 2, "BUSBW_BACKEND=gpu: choose auto, cpu or nccl"),
+    ] {
+        let ended = on_gpus(gpus, variables, words);
+        assert_eq!(ended.status.code(), Some(status), "{variables:?} {words}: {ended:?}");
+        assert!(ended.stderr.contains(says) && !ended.stdout.contains("time"), "{variables:?} {words}: {ended:?}");
+    }
 }
 
 /// As in nccl-tests, `-T` limits a test that gets on as well as one that hangs.
 #[test]
 fn a_test_that_takes_too_long_ends_the_job() {
-    unless_skipped(|| {
-        let (fakes, link) = (Fakes::newest()?, Bin::new());
-        let link = link.link("all_reduce_perf");
-        for (gpus, words) in [(0, "--np 2"), (0, "-t 2"), (2, "-g 2")] {
-            let mut command = Command::new(&link);
-            command.args("-b 256K -e 256K -n 100000000 -c 0 -T 1".split(' ')).args(words.split(' '));
-            fakes.use_in(&mut command, gpus);
-            let ended = run(command, LIMIT);
-            assert_eq!(ended.status.code(), Some(1), "{words}: {ended:?}");
-            let says = "iterations of 262144 bytes, out of place: not done after 1 s (-T)";
-            assert!(ended.stderr.contains(says), "{words}: {}", ended.stderr);
-        }
-        let mut command = on_cores(link);
-        command.args(["--np", "2", "-T", "100"]).args(QUICK);
-        ended_well(command);
-        Ok(())
-    });
+    let (fakes, link) = (needed!(Fakes::newest()), Bin::new());
+    let link = link.link("all_reduce_perf");
+    for (gpus, words) in [(0, "--np 2"), (0, "-t 2"), (2, "-g 2")] {
+        let mut command = Command::new(&link);
+        command.args("-b 256K -e 256K -n 100000000 -c 0 -T 1".split(' ')).args(words.split(' '));
+        fakes.use_in(&mut command, gpus);
+        let ended = run(command, LIMIT);
+        assert_eq!(ended.status.code(), Some(1), "{words}: {ended:?}");
+        let says = "iterations of 262144 bytes, out of place: not done after 1 s (-T)";
+        assert!(ended.stderr.contains(says), "{words}: {}", ended.stderr);
+    }
+    let mut command = on_cores(link);
+    command.args(["--np", "2", "-T", "100"]).args(QUICK);
+    ended_well(command);
 }
 
 #[test]

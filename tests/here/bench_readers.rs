@@ -1,9 +1,8 @@
 //! What programs that were made for nccl-tests rely on in its output, held for busbw's own. Each fact names who relies on it;
 //! `tools/clients/nccl-tests-readers` has these programs' own functions read the same.
 
-use crate::here::bench_launchers::LIMIT;
 use crate::support::command::BUSBW;
-use crate::support::process::{Ended, run};
+use crate::support::process::{Ended, LIMIT, run};
 use crate::support::table::{Row, rows};
 use regex::Regex;
 use serde_json::Value;

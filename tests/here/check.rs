@@ -1,11 +1,11 @@
 //! `busbw check` of this machine, and under its launchers.
 
-use crate::check::{LIMIT, check};
+use crate::check::check;
 use crate::support::command::BUSBW;
 use crate::support::lab::mpirun_openmpi;
-use crate::support::process::{Running, json, run, signal};
+use crate::support::process::{LIMIT, Running, run, signal};
 use crate::support::script::executable;
-use crate::support::skip::{programs, unless_skipped};
+use crate::support::skip::{needed, programs};
 use std::process::Command;
 
 /// Whatever this machine has or lacks: a table with every area, and no word of trouble.
@@ -42,28 +42,20 @@ fn an_interrupted_check_leaves_no_launcher_behind() {
 /// Several ranks of a host are one witness.
 #[test]
 fn a_host_is_told_once() {
-    unless_skipped(|| {
-        let mut command = mpirun_openmpi(3)?;
-        command.args([BUSBW, "check", "--json"]);
-        let ended = run(command, LIMIT);
-        let answer = json(&ended);
-        assert_eq!(answer["hosts"].as_array().map(Vec::len), Some(1), "{ended:?}");
-        assert_eq!(answer["differences"].as_array().map(Vec::len), Some(0), "{ended:?}");
-        Ok(())
-    });
+    let ended = run(needed!(mpirun_openmpi(3)).args([BUSBW, "check", "--json"]), LIMIT);
+    let answer = ended.json();
+    assert_eq!(answer["hosts"].as_array().map(Vec::len), Some(1), "{ended:?}");
+    assert_eq!(answer["differences"].as_array().map(Vec::len), Some(0), "{ended:?}");
 }
 
 /// Nothing is started for it, and ssh is not to blame.
 #[test]
 fn a_name_that_does_not_resolve_is_told_as_such() {
-    unless_skipped(|| {
-        programs(&["mpirun"])?;
-        let ended = check(&["nowhere.invalid", "--json"]);
-        let answer = json(&ended);
-        let hello = &answer["items"][0];
-        assert_eq!(hello["detail"], "the name does not resolve here", "{answer:#}");
-        assert!(hello["remedy"].as_str().is_some_and(|remedy| remedy.starts_with("Correct the name")), "{hello}");
-        assert_eq!(ended.status.code(), Some(2), "{ended:?}");
-        Ok(())
-    });
+    needed!(programs(&["mpirun"]));
+    let ended = check(&["nowhere.invalid", "--json"]);
+    let answer = ended.json();
+    let hello = &answer["items"][0];
+    assert_eq!(hello["detail"], "the name does not resolve here", "{answer:#}");
+    assert!(hello["remedy"].as_str().is_some_and(|remedy| remedy.starts_with("Correct the name")), "{hello}");
+    assert_eq!(ended.status.code(), Some(2), "{ended:?}");
 }

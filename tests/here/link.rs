@@ -1,14 +1,10 @@
 //! `busbw link` between lab hosts and in the RDMA guest: what it measures, and whom it names.
 
 use crate::support::command::BUSBW;
-use crate::support::process::{json, run};
+use crate::support::process::{LIMIT, run};
 use serde_json::Value;
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
-
-/// No run here takes longer, on a machine however busy.
-pub const LIMIT: Duration = Duration::from_secs(240);
 
 /// A measurement has the machine to itself, as far as these tests go: an emulated guest beside it takes a core.
 pub fn alone() -> MutexGuard<'static, ()> {
@@ -23,10 +19,22 @@ pub fn text(value: &Value) -> &str {
 #[test]
 fn two_local_ranks_try_it_out() {
     let _turn = alone();
-    let mut command = Command::new(BUSBW);
-    command.args(["link", "--np", "2", "--tcp", "--json", "--seconds", "0.05", "--size", "4K,1M", "--both-ways"]);
-    let ended = run(command, LIMIT);
-    let answer = json(&ended);
+    let ended = run(
+        Command::new(BUSBW).args([
+            "link",
+            "--np",
+            "2",
+            "--tcp",
+            "--json",
+            "--seconds",
+            "0.05",
+            "--size",
+            "4K,1M",
+            "--both-ways",
+        ]),
+        LIMIT,
+    );
+    let answer = ended.json();
     assert_eq!(answer["schema"], "busbw.link/1");
     let links = answer["links"].as_array().unwrap();
     assert_eq!(

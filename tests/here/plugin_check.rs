@@ -2,17 +2,13 @@
 
 use crate::support::command::BUSBW;
 use crate::support::plugin::library;
-use crate::support::process::{Ended, json, run};
+use crate::support::process::{Ended, LIMIT, run};
 use crate::support::shared::Shared;
-use crate::support::skip::{Skip, c_compiler, root_folder};
+use crate::support::skip::{Skip, c_compiler, needed, root_folder};
 use serde_json::Value;
 use std::process::Command;
 use std::sync::Arc;
-use std::time::Duration;
 use tempfile::TempDir;
-
-/// No run here takes longer, on a machine however busy.
-const LIMIT: Duration = Duration::from_secs(240);
 
 /// A plugin of `tests/plugins`, compiled once for the tests that run at the same time.
 struct Simple(TempDir);
@@ -20,16 +16,14 @@ struct Simple(TempDir);
 impl Simple {
     const FILE: &str = "libnccl-net-simple.so";
 
-    /// The network; says why where nothing compiles it.
-    fn built() -> Option<Arc<Simple>> {
+    fn network() -> Result<Arc<Simple>, Skip> {
         static BUILT: Shared<Simple> = Shared::new();
-        BUILT.get(|| Simple::build("simple.c")).map_err(Skip::say).ok()
+        BUILT.get(|| Simple::build("simple.c"))
     }
 
-    /// The tuner and profiler.
-    fn parts() -> Option<Arc<Simple>> {
+    fn tuner_and_profiler() -> Result<Arc<Simple>, Skip> {
         static BUILT: Shared<Simple> = Shared::new();
-        BUILT.get(|| Simple::build("parts.c")).map_err(Skip::say).ok()
+        BUILT.get(|| Simple::build("parts.c"))
     }
 
     fn build(source: &str) -> Result<Self, Skip> {
@@ -81,16 +75,14 @@ fn seen<'a>(plugin: &'a Value, rule: &str) -> &'a str {
 
 #[test]
 fn the_old_name_still_works() {
-    let mut command = Command::new(BUSBW);
-    command.args(["net", "--plugin", "/nowhere/libnccl-net.so", "--rules-only"]);
-    let ended = run(command, LIMIT);
+    let ended = run(Command::new(BUSBW).args(["net", "--plugin", "/nowhere/libnccl-net.so", "--rules-only"]), LIMIT);
     assert_eq!(ended.status.code(), Some(1), "{ended:?}");
     assert!(ended.stdout.contains("/nowhere/libnccl-net.so"), "{ended:?}");
 }
 
 #[test]
 fn a_plugin_that_keeps_the_rules_is_measured() {
-    let Some(simple) = Simple::built() else { return };
+    let simple = needed!(Simple::network());
     let plugin = simple.path();
     let ended = net(
         &[
@@ -108,7 +100,7 @@ fn a_plugin_that_keeps_the_rules_is_measured() {
         ],
         None,
     );
-    let answer = json(&ended);
+    let answer = ended.json();
     assert_eq!((answer["schema"].as_str(), ended.status.code()), (Some("busbw.net/1"), Some(0)), "{ended:?}");
     let plugins = answer["plugins"].as_array().unwrap();
     assert_eq!(
@@ -137,7 +129,7 @@ fn busbws_own_plugin_keeps_the_rules_in_every_version() {
         let version = version.to_string();
         let path = plugin.to_str().unwrap();
         let ended = net(&["--plugin", path, "--rules-only", "--json", "-T", "30", "--interface", &version], None);
-        let answer = json(&ended);
+        let answer = ended.json();
         assert_eq!(rules(&answer["plugins"][0], "broken"), [""; 0], "v{version}: {ended:?}");
         assert!(rules(&answer["plugins"][0], "kept").len() >= 10, "v{version}: {ended:?}");
         assert_eq!(ended.status.code(), Some(0), "v{version}");
@@ -148,7 +140,7 @@ fn busbws_own_plugin_keeps_the_rules_in_every_version() {
 /// told once, and what NCCL never does is a note.
 #[test]
 fn plugins_get_the_verdict_that_nccl_would_give() {
-    let Some(simple) = Simple::built() else { return };
+    let simple = needed!(Simple::network());
     let plugin = simple.path();
     for (breaks, requests, broken, stumbles, noted, untested) in [
         ("alone,busy,no-flush", "32", &[][..], &[][..], &["busy"][..], &[][..]),
@@ -169,7 +161,7 @@ fn plugins_get_the_verdict_that_nccl_would_give() {
     ] {
         let plugin = format!("{plugin}@REQUESTS={requests}");
         let ended = net(&["--plugin", &plugin, "--rules-only", "--json", "-T", "20"], Some(breaks));
-        let answer = json(&ended);
+        let answer = ended.json();
         let plugin = &answer["plugins"][0];
         let outcome = |outcome| rules(plugin, outcome);
         assert_eq!(
@@ -183,7 +175,7 @@ fn plugins_get_the_verdict_that_nccl_would_give() {
 
 #[test]
 fn the_answer_says_whether_nccl_would_stumble() {
-    let Some(simple) = Simple::built() else { return };
+    let simple = needed!(Simple::network());
     let plugin = simple.path();
     for (breaks, rule, lines) in [
         (
@@ -215,7 +207,7 @@ fn the_answer_says_whether_nccl_would_stumble() {
 
 #[test]
 fn each_broken_rule_is_named() {
-    let Some(simple) = Simple::built() else { return };
+    let simple = needed!(Simple::network());
     let plugin = simple.path();
     for (breaks, rule, says) in [
         ("connect", "connect", "accept did not come back within"),
@@ -232,7 +224,7 @@ fn each_broken_rule_is_named() {
         // Only a silence is waited for to its end.
         let patience = if says.contains("did not come") { "4" } else { "10" };
         let ended = net(&["--plugin", &plugin, "--rules-only", "--rule", rule, "--json", "-T", patience], Some(breaks));
-        let answer = json(&ended);
+        let answer = ended.json();
         let plugin = &answer["plugins"][0];
         assert_eq!(rules(plugin, "broken"), [rule], "{breaks}: {plugin}");
         let seen = seen(plugin, rule);
@@ -243,7 +235,7 @@ fn each_broken_rule_is_named() {
 
 #[test]
 fn a_plugin_that_cannot_be_used_says_why() {
-    let Some(simple) = Simple::built() else { return };
+    let simple = needed!(Simple::network());
     let plugin = &*simple.path();
     for (arguments, breaks, says) in [
         (vec!["--plugin", plugin], Some("init"), "init gave ncclSystemError (2): NET/Simple : no network on day 1"),
@@ -263,26 +255,26 @@ fn a_plugin_that_cannot_be_used_says_why() {
 
 #[test]
 fn a_plugin_that_does_not_start_is_shown_with_all_it_logged() {
-    let Some(simple) = Simple::built() else { return };
+    let simple = needed!(Simple::network());
     let plugin = simple.path();
     let logged =
         ["INFO NET/Simple : looking for lo", "WARN NET/Simple : no network on day 1", "INFO NET/Simple : gave up"];
-    let answer = json(&net(&["--plugin", &plugin, "--rules-only", "--json"], Some("init")));
+    let answer = net(&["--plugin", &plugin, "--rules-only", "--json"], Some("init")).json();
     assert_eq!(answer["plugins"][0]["logged"], serde_json::json!(logged));
     let text = net(&["--plugin", &plugin, "--rules-only"], Some("init")).stdout;
     for line in logged {
         assert!(text.contains(&format!("\n      {line}\n")), "{line} is not a line of {text}");
     }
-    let answer = json(&net(&["--plugin", &plugin, "--rules-only", "--json"], Some("devices")));
+    let answer = net(&["--plugin", &plugin, "--rules-only", "--json"], Some("devices")).json();
     assert_eq!(answer["plugins"][0]["logged"], serde_json::json!(["INFO NET/Simple : Using lo"]));
 }
 
 #[test]
 fn a_plugin_that_crashes_takes_nothing_with_it() {
-    let Some(simple) = Simple::built() else { return };
+    let simple = needed!(Simple::network());
     let plugin = simple.path();
     let ended = net(&["--plugin", &plugin, "--json", "--size", "1K", "--seconds", "0.02", "-T", "5"], Some("crash"));
-    let answer = json(&ended);
+    let answer = ended.json();
     let plugin = &answer["plugins"][0];
     assert_eq!(seen(plugin, "listen"), "the process that uses the plugin was ended by SIGABRT");
     assert_eq!(plugin["error"], "the process that uses the plugin was ended by SIGABRT");
@@ -300,17 +292,15 @@ fn bad_usage_is_refused_before_anything_runs() {
         (vec!["--plugin", "x.so", "--size", "0"], "give sizes"),
         (vec!["--plugin", "x.so", "--interface", "5"], "6..=12"),
     ] {
-        let ended = net(&arguments, None);
-        assert_eq!(ended.status.code(), Some(2), "{ended:?}");
-        assert!(ended.stderr.contains(says), "{ended:?}");
+        net(&arguments, None).refused(says);
     }
 }
 
 #[test]
 fn a_tuner_and_a_profiler_without_a_network_are_tested() {
-    let Some(parts) = Simple::parts() else { return };
+    let parts = needed!(Simple::tuner_and_profiler());
     let ended = net(&[&parts.path(), "--json"], None);
-    let answer = json(&ended);
+    let answer = ended.json();
     let plugin = &answer["plugins"][0];
     assert_eq!(ended.status.code(), Some(0), "{ended:?}");
     let offer = &plugin["offer"];
@@ -330,7 +320,7 @@ fn busbws_own_tuner_and_profiler_keep_the_rules() {
     let plugin = library();
     let arguments = [plugin.to_str().unwrap(), "--rules-only", "--json", "-T", "60", "--rule", &all.join(",")];
     let ended = net(&arguments, None);
-    let answer = json(&ended);
+    let answer = ended.json();
     let plugin = &answer["plugins"][0];
     assert_eq!(rules(plugin, "kept"), all, "{ended:?}");
     for (rule, says) in [
@@ -355,7 +345,7 @@ fn rule_names_of_parts() -> Vec<&'static str> {
 
 #[test]
 fn each_broken_rule_of_a_tuner_or_profiler_is_named() {
-    let Some(parts) = Simple::parts() else { return };
+    let parts = needed!(Simple::tuner_and_profiler());
     let plugin = parts.path();
     for (breaks, rule, outcome, says) in [
         ("choose", "tuner-choice", "broken", "v6, v5: getCollInfo gave ncclInternalError (3)"),
@@ -378,7 +368,7 @@ fn each_broken_rule_of_a_tuner_or_profiler_is_named() {
     ] {
         let patience = if says.contains("did not come") { "4" } else { "20" };
         let ended = net(&[&plugin, "--rules-only", "--rule", rule, "--json", "-T", patience], Some(breaks));
-        let answer = json(&ended);
+        let answer = ended.json();
         let plugin = &answer["plugins"][0];
         assert_eq!(rules(plugin, outcome), [rule], "{breaks}: {plugin}");
         assert!(seen(plugin, rule).contains(says), "{breaks}: {}", seen(plugin, rule));

@@ -2,7 +2,7 @@
 
 use crate::support::command::{BUSBW, busbw};
 use crate::support::plugin;
-use crate::support::skip::{c_compiler, root_folder, unless_skipped};
+use crate::support::skip::{c_compiler, needed, root_folder};
 use serde_json::Value;
 use std::path::Path;
 use std::process::Command;
@@ -16,9 +16,8 @@ fn what_the_engine_does_is_told_by_rank_and_size() {
     let folder = tempfile::tempdir().unwrap();
     let job = [BUSBW, "bench", "all_gather", "--np", "2", "-b", "64K", "-e", "256K", "-f", "4", "-n", "50", "-c", "0"];
     let flags = ["profile", "--json=profile.json", "--trace", "trace.json", "--"];
-    let output = busbw(folder.path(), &[&flags[..], &job].concat(), None);
-    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(output.status.success(), "{printed}{}", String::from_utf8_lossy(&output.stderr));
+    let ended = busbw(folder.path(), &[&flags[..], &job].concat(), None);
+    let printed = ended.printed();
     // The job's own output comes first.
     assert!(printed.starts_with("# nccl-tests version"), "{printed}");
     assert!(printed.contains("\nOperations, all ranks together\n"), "{printed}");
@@ -44,47 +43,42 @@ fn what_the_engine_does_is_told_by_rank_and_size() {
 #[test]
 fn the_jobs_status_is_passed_on_and_a_job_without_collectives_is_told() {
     let folder = tempfile::tempdir().unwrap();
-    let output = busbw(folder.path(), &["profile", "--", "sh", "-c", "exit 7"], None);
-    assert_eq!(output.status.code(), Some(7));
-    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+    let ended = busbw(folder.path(), &["profile", "--", "sh", "-c", "exit 7"], None);
+    assert_eq!(ended.code(), Some(7));
+    let printed = &ended.stdout;
     assert!(
         printed.starts_with("No collective was seen.") && printed.contains("no process wrote an event"),
         "{printed}"
     );
-    let refused = busbw(folder.path(), &["profile", "--json", "--", "true"], None);
-    assert_eq!((refused.status.code(), refused.stdout.is_empty()), (Some(2), true));
+    busbw(folder.path(), &["profile", "--json", "--", "true"], None).refused("");
 }
 
 /// The C program plays an operation, three replays of a graph, a send, and an operation for another process.
 #[test]
 fn what_nccl_tells_its_profiler_becomes_operations() {
-    unless_skipped(|| {
-        let folder = tempfile::tempdir().unwrap();
-        let program = folder.path().join("profile");
-        let source = root_folder().join("crates/nccl/plugin/tests/c/profile.c");
-        let compiled =
-            Command::new(c_compiler()?).arg("-std=gnu11").arg("-o").arg(&program).arg(source).arg("-ldl").status();
-        assert!(compiled.unwrap().success());
-        let (program, library) = (program.display().to_string(), plugin::library().display().to_string());
-        let job = ["profile", "-o", "profile.json", "--", &program, &library, "6", "job"];
-        let output = busbw(folder.path(), &job, None);
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("profile");
+    let source = root_folder().join("crates/nccl/plugin/tests/c/profile.c");
+    let compiled =
+        Command::new(needed!(c_compiler())).arg("-std=gnu11").arg("-o").arg(&program).arg(source).arg("-ldl").status();
+    assert!(compiled.unwrap().success());
+    let (program, library) = (program.display().to_string(), plugin::library().display().to_string());
+    let job = ["profile", "-o", "profile.json", "--", &program, &library, "6", "job"];
+    busbw(folder.path(), &job, None).printed();
 
-        let profile = json(&folder.path().join("profile.json"));
-        let operations = profile["operations"].as_array().unwrap();
-        let [reduced, sent] = &operations[..] else { panic!("{operations:?}") };
-        assert_eq!((&reduced["collective"], &reduced["source"]), (&"all_reduce".into(), &"nccl".into()));
-        assert_eq!((&reduced["algorithm"], &reduced["protocol"]), (&"Ring".into(), &"Simple".into()));
-        // The last one has no parts, and so no end.
-        assert_eq!([&reduced["count"], &reduced["replayed"], &reduced["untimed"]], [5, 3, 1]);
-        assert_eq!([&reduced["bytes"], &reduced["ranks"], &reduced["nodes"]], [4096, 4, 2]);
-        // By the GPU's clock: a microsecond.
-        assert!((0.99..=1.0).contains(&reduced["median_us"].as_f64().unwrap()), "{reduced}");
-        assert_eq!((&sent["collective"], &sent["untimed"]), (&"sendrecv".into(), &1.into()));
-        // Four operations with a send and a receive of four steps each.
-        assert_eq!(profile["ranks"][0]["steps"]["steps"], 4 * 2 * 4);
-        let notes = profile["notes"].to_string();
-        assert!(notes.contains("1 parts belong to operations of processes that are not seen here"), "{notes}");
-        Ok(())
-    });
+    let profile = json(&folder.path().join("profile.json"));
+    let operations = profile["operations"].as_array().unwrap();
+    let [reduced, sent] = &operations[..] else { panic!("{operations:?}") };
+    assert_eq!((&reduced["collective"], &reduced["source"]), (&"all_reduce".into(), &"nccl".into()));
+    assert_eq!((&reduced["algorithm"], &reduced["protocol"]), (&"Ring".into(), &"Simple".into()));
+    // The last one has no parts, and so no end.
+    assert_eq!([&reduced["count"], &reduced["replayed"], &reduced["untimed"]], [5, 3, 1]);
+    assert_eq!([&reduced["bytes"], &reduced["ranks"], &reduced["nodes"]], [4096, 4, 2]);
+    // By the GPU's clock: a microsecond.
+    assert!((0.99..=1.0).contains(&reduced["median_us"].as_f64().unwrap()), "{reduced}");
+    assert_eq!((&sent["collective"], &sent["untimed"]), (&"sendrecv".into(), &1.into()));
+    // Four operations with a send and a receive of four steps each.
+    assert_eq!(profile["ranks"][0]["steps"]["steps"], 4 * 2 * 4);
+    let notes = profile["notes"].to_string();
+    assert!(notes.contains("1 parts belong to operations of processes that are not seen here"), "{notes}");
 }

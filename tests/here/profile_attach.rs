@@ -1,14 +1,12 @@
 //! `busbw profile --attach` and `--merge` on this host: jobs that run already, and traces of them.
 
 use crate::support::command::{BUSBW, busbw};
-use crate::support::process::{Ended, Running, run};
+use crate::support::process::{Ended, LIMIT, Running, run};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
-
-const LIMIT: Duration = Duration::from_secs(90);
 
 /// A job of busbw's engine that repeats one operation so often, with this variable.
 fn job(profile: Option<&str>, times: &str) -> Running {
@@ -26,7 +24,7 @@ fn attached(folder: &Path, job: &Running, flags: &[&str]) -> Command {
 
 /// The answer that a command wrote to profile.json, which ended well.
 fn answer(folder: &Path, ended: &Ended) -> Value {
-    assert!(ended.status.success(), "{}{}", ended.stdout, ended.stderr);
+    ended.printed();
     serde_json::from_slice(&fs::read(folder.join("profile.json")).expect("an answer")).expect("JSON")
 }
 
@@ -64,9 +62,7 @@ fn reading_ends_with_the_job_and_one_reads_at_a_time() {
     first.until_said(LIMIT, "word", |said| said.contains("until Ctrl-C").then_some(()));
     // It begins right behind that word.
     std::thread::sleep(Duration::from_secs(2));
-    let refused = run(attached(folder.path(), &job, &["--seconds", "1"]), LIMIT);
-    assert_eq!(refused.status.code(), Some(2), "{}", refused.stderr);
-    assert!(refused.stderr.contains("another busbw reads its events"), "{}", refused.stderr);
+    run(attached(folder.path(), &job, &["--seconds", "1"]), LIMIT).refused("another busbw reads its events");
     drop(job);
     let profile = answer(folder.path(), &first.ended(LIMIT));
     assert!(count(&profile) > 20, "{profile:#}");
@@ -75,21 +71,18 @@ fn reading_ends_with_the_job_and_one_reads_at_a_time() {
 #[test]
 fn a_job_that_keeps_no_events_is_told_what_to_set() {
     let folder = tempfile::tempdir().unwrap();
-    let refused = |job: &Running| {
-        let ended = run(attached(folder.path(), job, &["--seconds", "2"]), LIMIT);
-        assert_eq!((ended.status.code(), ended.stdout.as_str()), (Some(2), ""), "{}", ended.stderr);
-        ended.stderr
-    };
-    let said = refused(&job(None, "100000000"));
-    assert!(said.contains("BUSBW_PROFILE=attach") && said.lines().count() == 1, "{said}");
+    let attach = |job: &Running| run(attached(folder.path(), job, &["--seconds", "2"]), LIMIT);
+    attach(&job(None, "100000000")).refused_in_a_line("BUSBW_PROFILE=attach");
     let elsewhere = folder.path().join("rings");
     fs::create_dir(&elsewhere).unwrap();
-    let said = refused(&job(elsewhere.to_str(), "100000000"));
-    assert!(said.contains("busbw watch --profile, which reads its events already"), "{said}");
-    let none = busbw(folder.path(), &["profile", "--attach", "4194305"], None);
-    assert!(String::from_utf8_lossy(&none.stderr).contains("there is no such process"), "{none:?}");
-    let none = busbw(folder.path(), &["profile", "--attach", "slurm:123456789"], None);
-    assert!(String::from_utf8_lossy(&none.stderr).contains("no process of the job is on this host"), "{none:?}");
+    let other = job(elsewhere.to_str(), "100000000");
+    attach(&other).refused("busbw watch --profile, which reads its events already");
+    for (job, says) in
+        [("4194305", "there is no such process"), ("slurm:123456789", "no process of the job is on this host")]
+    {
+        let ended = busbw(folder.path(), &["profile", "--attach", job], None);
+        assert!(ended.stderr.contains(says), "{ended:?}");
+    }
 }
 
 #[test]
@@ -98,9 +91,8 @@ fn traces_are_put_together_and_what_is_none_is_refused() {
     let path = folder.path();
     let bench =
         [BUSBW, "bench", "all_gather", "--np", "2", "-b", "64K", "-e", "256K", "-f", "4", "-n", "50", "-c", "0"];
-    let whole =
-        busbw(path, &[&["profile", "--json=whole.json", "--trace", "trace.json", "--"][..], &bench].concat(), None);
-    assert!(whole.status.success(), "{whole:?}");
+    busbw(path, &[&["profile", "--json=whole.json", "--trace", "trace.json", "--"][..], &bench].concat(), None)
+        .printed();
     let read = |name: &str| -> Value { serde_json::from_slice(&fs::read(path.join(name)).unwrap()).unwrap() };
     let whole = read("whole.json");
     // As if each rank were on a host of its own.
@@ -120,8 +112,7 @@ fn traces_are_put_together_and_what_is_none_is_refused() {
     }
     let merged =
         busbw(path, &["profile", "--merge", "h1.json", "h2.json", "--json=both.json", "--trace", "both.trace"], None);
-    assert!(merged.status.success(), "{merged:?}");
-    let printed = String::from_utf8_lossy(&merged.stdout).into_owned();
+    let printed = merged.printed();
     assert!(printed.contains("2 ranks on h1, h2, ") && printed.contains("rank  host  process"), "{printed}");
     let both = read("both.json");
     assert_eq!(both["operations"], whole["operations"]);
@@ -131,14 +122,13 @@ fn traces_are_put_together_and_what_is_none_is_refused() {
         "{notes}"
     );
     // What was put together can be put together again.
-    let again = busbw(path, &["profile", "--merge", "both.trace", "--json=again.json"], None);
-    assert!(again.status.success(), "{again:?}");
+    busbw(path, &["profile", "--merge", "both.trace", "--json=again.json"], None).printed();
     assert_eq!(read("again.json")["operations"], whole["operations"]);
 
     let text = fs::read_to_string(path.join("h2.json")).unwrap();
     fs::write(path.join("cut.json"), &text[..text.len() * 2 / 3]).unwrap();
     let cut = busbw(path, &["profile", "--merge", "h1.json", "cut.json"], None);
-    assert!(cut.status.success() && String::from_utf8_lossy(&cut.stdout).contains("cut.json was cut off"), "{cut:?}");
+    assert!(cut.printed().contains("cut.json was cut off"), "{cut:?}");
     fs::write(path.join("empty.json"), "[]").unwrap();
     fs::write(path.join("log.txt"), "step 1\nstep 2\n").unwrap();
     for (traces, says) in [
@@ -148,8 +138,6 @@ fn traces_are_put_together_and_what_is_none_is_refused() {
         (&["empty.json"], "no operation of a process"),
         (&["none.json"], "No such file"),
     ] {
-        let refused = busbw(path, &[&["profile", "--merge"], traces].concat(), None);
-        let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-        assert!(refused.status.code() == Some(2) && said.contains(says) && said.lines().count() == 1, "{says}: {said}");
+        busbw(path, &[&["profile", "--merge"], traces].concat(), None).refused_in_a_line(says);
     }
 }

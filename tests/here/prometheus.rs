@@ -3,8 +3,8 @@
 
 use super::monitor::{monitor, scratch, tree};
 use crate::support::command::BUSBW;
-use crate::support::process::{Ended, Running, run, signal};
-use crate::support::skip::{Skip, programs, root_folder, unless_skipped};
+use crate::support::process::{Ended, LIMIT, Running, run, signal};
+use crate::support::skip::{Skip, needed, programs, root_folder};
 use busbw_monitor::known::{Family, Known};
 use busbw_monitor::{Snapshot, metrics};
 use busbw_probe::counters::{Counters, GpuCounters, HostCounters, Interface, Job, Port, QueuePairs, Sample};
@@ -15,10 +15,6 @@ use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::Arc;
-use std::time::Duration;
-
-/// Longer than any of these takes on a machine that does much else.
-const LIMIT: Duration = Duration::from_secs(120);
 
 fn examples(file: &str) -> PathBuf {
     root_folder().join("examples/monitoring").join(file)
@@ -83,9 +79,10 @@ fn written(folder: &Path) -> Vec<PathBuf> {
     ];
     let write = |(name, arguments): (&str, &[&str])| {
         let file = folder.join(format!("{name}.prom"));
-        let mut command = Command::new(BUSBW);
-        command.arg(name).args(arguments).arg("--prometheus-file").arg(&file).current_dir(folder);
-        let ended = run(command, LIMIT);
+        let ended = run(
+            Command::new(BUSBW).arg(name).args(arguments).arg("--prometheus-file").arg(&file).current_dir(folder),
+            LIMIT,
+        );
         assert!(file.exists(), "busbw {name}: {ended:?}");
         file
     };
@@ -100,22 +97,19 @@ fn promtool_check(metrics: &Path) -> Output {
 
 #[test]
 fn promtool_finds_nothing_to_complain_of() {
-    unless_skipped(|| {
-        programs(&["promtool"])?;
-        let folder = scratch();
-        let scrape = folder.path().join("scrape.prom");
-        fs::write(&scrape, metrics(&everything()).to_string()).expect("the file can be written");
-        for file in written(folder.path()).into_iter().chain([scrape.clone()]) {
-            let said = promtool_check(&file);
-            let words = String::from_utf8_lossy(&said.stderr).into_owned() + &String::from_utf8_lossy(&said.stdout);
-            assert!(said.status.success() && words.is_empty(), "{}: {words}", file.display());
-        }
-        // It would: these are node_exporter's sins.
-        let theirs = Snapshot { node_exporter_names: true, ..everything() };
-        fs::write(&scrape, metrics(&theirs).to_string()).expect("the file can be written");
-        assert!(!promtool_check(&scrape).status.success());
-        Ok(())
-    });
+    needed!(programs(&["promtool"]));
+    let folder = scratch();
+    let scrape = folder.path().join("scrape.prom");
+    fs::write(&scrape, metrics(&everything()).to_string()).expect("the file can be written");
+    for file in written(folder.path()).into_iter().chain([scrape.clone()]) {
+        let said = promtool_check(&file);
+        let words = String::from_utf8_lossy(&said.stderr).into_owned() + &String::from_utf8_lossy(&said.stdout);
+        assert!(said.status.success() && words.is_empty(), "{}: {words}", file.display());
+    }
+    // It would: these are node_exporter's sins.
+    let theirs = Snapshot { node_exporter_names: true, ..everything() };
+    fs::write(&scrape, metrics(&theirs).to_string()).expect("the file can be written");
+    assert!(!promtool_check(&scrape).status.success());
 }
 
 /// Tests of what a file holds: the same in every version.
@@ -206,53 +200,49 @@ fn ask(address: &str, query: &str) -> Option<Vec<Value>> {
 /// Of an Elastic Fabric Adapter all nine counters, and its bytes by the name of all makers.
 #[test]
 fn prometheus_scrapes_a_monitor_of_a_host_with_efa() {
-    unless_skipped(|| {
-        let folder = scratch();
-        let root = folder.path().join("tree");
-        tree(&root);
-        let efa = root.join("sys/class/infiniband/efa_0/ports/1");
-        let mut files = vec![
-            ("state".to_owned(), "4: ACTIVE\n"),
-            ("phys_state".to_owned(), "5: LinkUp\n"),
-            ("rate".to_owned(), "100 Gb/sec (4X EDR)\n"),
-        ];
-        let names = [
-            "tx_bytes",
-            "rx_bytes",
-            "tx_pkts",
-            "rx_pkts",
-            "rx_drops",
-            "retrans_pkts",
-            "retrans_timeout_events",
-            "impaired_remote_conn_events",
-            "unresponsive_remote_events",
-        ];
-        files.extend(names.map(|name| (format!("hw_counters/{name}"), "41\n")));
-        for (name, text) in files {
-            let path = efa.join(name);
-            fs::create_dir_all(path.parent().expect("a folder")).expect("the folder can be made");
-            fs::write(path, text).expect("the file can be written");
-        }
-        let root = root.to_str().expect("UTF-8").to_owned();
-        let mut running =
-            Running::start(monitor(&["--root", &root, "--quiet", "--interval", "50ms", "--prometheus", "0"]));
-        let address = running.until_said(LIMIT, "address", |said| {
-            Some(said.strip_prefix("busbw: http://")?.split_once("/metrics\n")?.0.to_owned())
-        });
-        let mut prometheus = Prometheus::scraping(folder.path(), &address)?;
-        prometheus.found("busbw_build_info and on (instance) up == 1");
-        let bytes = prometheus.found("sum by (device) (busbw_port_tx_bytes_total)");
-        let bytes: Vec<_> = bytes.iter().map(|one| (&one["metric"]["device"], &one["value"][1])).collect();
-        assert_eq!(bytes.len(), 2, "{bytes:?}");
-        assert!(bytes.iter().any(|(device, value)| *device == "efa_0" && *value == "41"), "{bytes:?}");
-        assert!(bytes.iter().any(|(device, value)| *device == "mlx5_0" && *value == "4000"), "{bytes:?}");
-        let counters = prometheus.found("{device=\"efa_0\", counter!=\"\"} == 41");
-        assert_eq!(counters.len(), names.len(), "{counters:?}");
-        prometheus.end();
-        signal(running.id(), "INT");
-        assert!(running.ended(LIMIT).status.success());
-        Ok(())
+    let folder = scratch();
+    let root = folder.path().join("tree");
+    tree(&root);
+    let efa = root.join("sys/class/infiniband/efa_0/ports/1");
+    let mut files = vec![
+        ("state".to_owned(), "4: ACTIVE\n"),
+        ("phys_state".to_owned(), "5: LinkUp\n"),
+        ("rate".to_owned(), "100 Gb/sec (4X EDR)\n"),
+    ];
+    let names = [
+        "tx_bytes",
+        "rx_bytes",
+        "tx_pkts",
+        "rx_pkts",
+        "rx_drops",
+        "retrans_pkts",
+        "retrans_timeout_events",
+        "impaired_remote_conn_events",
+        "unresponsive_remote_events",
+    ];
+    files.extend(names.map(|name| (format!("hw_counters/{name}"), "41\n")));
+    for (name, text) in files {
+        let path = efa.join(name);
+        fs::create_dir_all(path.parent().expect("a folder")).expect("the folder can be made");
+        fs::write(path, text).expect("the file can be written");
+    }
+    let root = root.to_str().expect("UTF-8").to_owned();
+    let mut running = Running::start(monitor(&["--root", &root, "--quiet", "--interval", "50ms", "--prometheus", "0"]));
+    let address = running.until_said(LIMIT, "address", |said| {
+        Some(said.strip_prefix("busbw: http://")?.split_once("/metrics\n")?.0.to_owned())
     });
+    let mut prometheus = needed!(Prometheus::scraping(folder.path(), &address));
+    prometheus.found("busbw_build_info and on (instance) up == 1");
+    let bytes = prometheus.found("sum by (device) (busbw_port_tx_bytes_total)");
+    let bytes: Vec<_> = bytes.iter().map(|one| (&one["metric"]["device"], &one["value"][1])).collect();
+    assert_eq!(bytes.len(), 2, "{bytes:?}");
+    assert!(bytes.iter().any(|(device, value)| *device == "efa_0" && *value == "41"), "{bytes:?}");
+    assert!(bytes.iter().any(|(device, value)| *device == "mlx5_0" && *value == "4000"), "{bytes:?}");
+    let counters = prometheus.found("{device=\"efa_0\", counter!=\"\"} == 41");
+    assert_eq!(counters.len(), names.len(), "{counters:?}");
+    prometheus.end();
+    signal(running.id(), "INT");
+    assert!(running.ended(LIMIT).status.success());
 }
 
 /// Serves a text to whoever asks, as long as the tests run.
@@ -282,39 +272,31 @@ fn queries() -> Vec<String> {
 
 #[test]
 fn every_query_of_the_dashboard_finds_a_series() {
-    unless_skipped(|| {
-        let folder = scratch();
-        let files = written(folder.path());
-        let texts = files.iter().map(|file| fs::read_to_string(file).expect("the file is there"));
-        let text: String = std::iter::once(metrics(&everything()).to_string()).chain(texts).collect();
-        let mut prometheus = Prometheus::scraping(folder.path(), &served(text))?;
-        let queries = queries();
-        assert!(queries.len() > 20, "{queries:?}");
-        for query in queries {
-            prometheus.found(&query);
-        }
-        prometheus.end();
-        Ok(())
-    });
+    let folder = scratch();
+    let files = written(folder.path());
+    let texts = files.iter().map(|file| fs::read_to_string(file).expect("the file is there"));
+    let text: String = std::iter::once(metrics(&everything()).to_string()).chain(texts).collect();
+    let mut prometheus = needed!(Prometheus::scraping(folder.path(), &served(text)));
+    let queries = queries();
+    assert!(queries.len() > 20, "{queries:?}");
+    for query in queries {
+        prometheus.found(&query);
+    }
+    prometheus.end();
 }
 
 fn ended_well(program: &str, arguments: &[&str], folder: &Path) -> Ended {
-    let mut command = Command::new(program);
-    command.args(arguments).current_dir(folder);
-    let ended = run(command, LIMIT);
+    let ended = run(Command::new(program).args(arguments).current_dir(folder), LIMIT);
     assert!(ended.status.success(), "{program} {arguments:?}: {ended:?}");
     ended
 }
 
 #[test]
 fn alert_rules_fire_when_they_should() {
-    unless_skipped(|| {
-        programs(&["promtool"])?;
-        let folder = root_folder().join("examples/monitoring");
-        ended_well("promtool", &["check", "config", "prometheus.yml"], &folder);
-        ended_well("promtool", &["test", "rules", "alerts-test.yml"], &folder);
-        Ok(())
-    });
+    needed!(programs(&["promtool"]));
+    let folder = root_folder().join("examples/monitoring");
+    ended_well("promtool", &["check", "config", "prometheus.yml"], &folder);
+    ended_well("promtool", &["test", "rules", "alerts-test.yml"], &folder);
 }
 
 /// Every metric that a rule asks for is one that is served.
@@ -338,15 +320,12 @@ fn alert_rules_ask_for_what_there_is() {
 
 #[test]
 fn systemd_takes_the_unit() {
-    unless_skipped(|| {
-        programs(&["systemd-analyze"])?;
-        let folder = scratch();
-        let unit = fs::read_to_string(examples("busbw-monitor.service")).expect("the unit is there");
-        let file = folder.path().join("busbw-monitor.service");
-        fs::write(&file, unit.replace("/usr/bin/busbw", BUSBW)).expect("the file can be written");
-        let path = file.to_str().expect("UTF-8");
-        let ended = ended_well("systemd-analyze", &["verify", "--man=no", path], folder.path());
-        assert_eq!(ended.stderr, "");
-        Ok(())
-    });
+    needed!(programs(&["systemd-analyze"]));
+    let folder = scratch();
+    let unit = fs::read_to_string(examples("busbw-monitor.service")).expect("the unit is there");
+    let file = folder.path().join("busbw-monitor.service");
+    fs::write(&file, unit.replace("/usr/bin/busbw", BUSBW)).expect("the file can be written");
+    let path = file.to_str().expect("UTF-8");
+    let ended = ended_well("systemd-analyze", &["verify", "--man=no", path], folder.path());
+    assert_eq!(ended.stderr, "");
 }

@@ -2,13 +2,10 @@
 //! no error.
 
 use crate::support::command::BUSBW;
-use crate::support::process::run;
+use crate::support::process::{LIMIT, run};
 use crate::support::skip::root_folder;
 use std::io::Read as _;
 use std::process::{Command, Output, Stdio};
-use std::time::Duration;
-
-const LIMIT: Duration = Duration::from_secs(60);
 
 /// Commands that print, and are soon done.
 const COMMANDS: [&str; 18] = [

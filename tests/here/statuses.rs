@@ -1,17 +1,12 @@
 //! Exit statuses that a scheduler tells apart: what this machine lacks is no bad usage.
 
 use crate::support::command::BUSBW;
-use crate::support::process::run;
+use crate::support::process::{LIMIT, run};
 use std::process::Command;
-use std::time::Duration;
-
-const LIMIT: Duration = Duration::from_secs(120);
 
 /// What `busbw` ends with where no program is on the PATH, and the one line that it says last.
 fn ended(words: &str) -> (Option<i32>, String) {
-    let mut command = Command::new(BUSBW);
-    command.args(words.split_whitespace()).env("PATH", "/nowhere");
-    let ended = run(command, LIMIT);
+    let ended = run(Command::new(BUSBW).args(words.split_whitespace()).env("PATH", "/nowhere"), LIMIT);
     (ended.status.code(), ended.stderr.lines().last().unwrap_or_default().to_owned())
 }
 
@@ -32,12 +27,8 @@ fn what_is_missing_here_is_not_applicable() {
 
 #[test]
 fn hosts_that_do_not_resolve_are_named() {
-    let mut command = Command::new(BUSBW);
-    command.args(["link", "no-such-host.invalid", "other.invalid"]);
-    let ended = run(command, LIMIT);
-    assert_eq!(ended.status.code(), Some(2), "{ended:?}");
-    let says = "busbw: the hosts no-such-host.invalid and other.invalid do not resolve";
-    assert!(ended.stderr.contains(says), "{ended:?}");
+    run(Command::new(BUSBW).args(["link", "no-such-host.invalid", "other.invalid"]), LIMIT)
+        .refused("busbw: the hosts no-such-host.invalid and other.invalid do not resolve");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use super::tune::Stage;
 use crate::support::command::BUSBW;
 use crate::support::lab::mpirun_openmpi;
 use crate::support::process::{ignoring, signal};
-use crate::support::skip::unless_skipped;
+use crate::support::skip::needed;
 use crate::support::terminal::OnTerminal;
 use std::fs;
 use std::process::Command;
@@ -100,15 +100,12 @@ fn what_ignores_the_signal_outlives_its_terminal() {
 /// Ctrl-C reaches mpirun by the terminal, and once.
 #[test]
 fn a_key_ends_the_ranks_of_hosts() {
-    unless_skipped(|| {
-        mpirun_openmpi(1)?;
-        let mut command = busbw("bench all_reduce --hosts localhost:2 -b 1M -e 1M -n 1000000 -c 0 --stall-timeout 5");
-        let root = [("OMPI_ALLOW_RUN_AS_ROOT", "1"), ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")];
-        command.envs(root).env("OMPI_MCA_rmaps_base_oversubscribe", "1");
-        let mut job = OnTerminal::of_a_session(&command);
-        job.see("(GB/s)");
-        job.press("\x03");
-        assert_eq!(job.ended().code(), Some(130));
-        Ok(())
-    });
+    needed!(mpirun_openmpi(1));
+    let mut command = busbw("bench all_reduce --hosts localhost:2 -b 1M -e 1M -n 1000000 -c 0 --stall-timeout 5");
+    let root = [("OMPI_ALLOW_RUN_AS_ROOT", "1"), ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")];
+    command.envs(root).env("OMPI_MCA_rmaps_base_oversubscribe", "1");
+    let mut job = OnTerminal::of_a_session(&command);
+    job.see("(GB/s)");
+    job.press("\x03");
+    assert_eq!(job.ended().code(), Some(130));
 }

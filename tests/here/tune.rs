@@ -2,16 +2,14 @@
 
 use crate::support::command::BUSBW;
 use crate::support::lab::mpirun_mpich;
-use crate::support::process::{Ended, Running, signal};
-use crate::support::skip::{root_folder, unless_skipped};
+use crate::support::process::{Ended, LIMIT, Running, run, signal};
+use crate::support::skip::{needed, root_folder};
 use serde_json::Value;
+use std::borrow::BorrowMut;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Output};
-use std::time::Duration;
-
-pub const PATIENCE: Duration = Duration::from_secs(240);
+use std::process::Command;
 
 /// Prints the mean of the third field report for the two variables, with noise that follows from a count of its own runs.
 /// The default is as slow as 1 x 1.
@@ -93,14 +91,14 @@ impl Stage {
     }
 }
 
-fn output(mut command: Command) -> Output {
-    command.output().expect("busbw runs")
+fn ended(command: impl BorrowMut<Command>) -> Ended {
+    run(command, LIMIT)
 }
 
-pub fn json(command: Command) -> Value {
-    let output = output(command);
-    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
-    serde_json::from_slice(&output.stdout).expect("JSON")
+pub fn json(command: impl BorrowMut<Command>) -> Value {
+    let ended = ended(command);
+    ended.printed();
+    ended.json()
 }
 
 pub fn best(answer: &Value) -> (&str, &str) {
@@ -135,19 +133,18 @@ fn the_sweep_of_the_third_field_report_has_its_winner() {
 #[test]
 fn what_ran_does_not_run_again_and_text_and_page_show_it() {
     let stage = Stage::new();
-    let first = output(stage.tune(&["--exhaustive", "space.toml"]));
+    let first = ended(stage.tune(&["--exhaustive", "space.toml"]));
     let runs = stage.runs();
     assert_eq!(runs, 20);
-    let again = output(stage.tune(&["--exhaustive", "space.toml"]));
+    let again = ended(stage.tune(&["--exhaustive", "space.toml"]));
     assert_eq!((stage.runs(), &again.stdout), (runs, &first.stdout));
-    let text = String::from_utf8(first.stdout).unwrap();
+    let text = first.stdout;
     for said in
         ["is best, 17.5% better than the default", "std dev", "95% interval", "  default   ", "The darker the better"]
     {
         assert!(text.contains(said), "nothing of {said} in\n{text}");
     }
-    let page = output(stage.tune(&["--exhaustive", "--format", "html", "space.toml"])).stdout;
-    let page = String::from_utf8(page).unwrap();
+    let page = ended(stage.tune(&["--exhaustive", "--format", "html", "space.toml"])).stdout;
     assert!(page.contains("class=\"heatmap\"") && !page.contains("<script"), "{page}");
 }
 
@@ -170,8 +167,7 @@ fn nothing_is_set_where_the_best_is_tied_with_the_default() {
     let script = "echo run >> \"$COUNTS/x$A\"; n=$(wc -l < \"$COUNTS/x$A\"); case \"$A\" in 1) base=28;; 2) base=31;; *) base=30;; esac; \
                   echo t $((base + 5 * (n % 2)))";
     command.args(["--", "sh", "-c", script]);
-    let output = output(command);
-    let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let Ended { stdout, stderr, .. } = ended(command);
     assert!(stdout.contains("no setting is significantly better than the default;"), "{stdout}");
     assert!(stderr.contains("no setting is significantly better than the default: the files in"), "{stderr}");
     for file in ["best.env", "nccl.conf"] {
@@ -185,13 +181,11 @@ fn nothing_is_set_where_the_best_is_tied_with_the_default() {
 #[test]
 fn settings_that_tie_cost_no_more_trials_than_the_grid() {
     let stage = Stage::new();
-    let mut command = stage.busbw(&["sockets", "--json"]);
-    command.args(["--", "true"]);
-    let output = output(command);
-    let answer: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let ended = ended(stage.busbw(&["sockets", "--json"]).args(["--", "true"]));
+    let answer = ended.json();
     let trials = &answer["trials"];
     assert!(trials["ran"].as_u64() <= trials["four_full_rounds"].as_u64(), "{trials}");
-    let stderr = String::from_utf8_lossy(&output.stderr);
+    let stderr = ended.stderr;
     assert!(stderr.contains("busbw: trial 1 of at most 80 (round 1, setting "), "{stderr}");
     assert!(stderr.contains("busbw: trial 2 of at most 80, ") && stderr.contains(" left at most (round 1"), "{stderr}");
 }
@@ -214,35 +208,32 @@ fn a_sweep_of_somebody_else_is_read_off_its_table() {
     let stage = Stage::new();
     let import = |text: &str| {
         fs::write(stage.folder.path().join("sweep.csv"), text).unwrap();
-        let mut command = Command::new(BUSBW);
-        command.current_dir(stage.folder.path()).args(["tune", "--import", "sweep.csv", "--width", "80"]);
-        output(command)
+        ended(Command::new(BUSBW).current_dir(stage.folder.path()).args([
+            "tune",
+            "--import",
+            "sweep.csv",
+            "--width",
+            "80",
+        ]))
     };
     let report = fs::read_to_string(root_folder().join("tests/data/tune/lanta-socket-sweep.csv")).unwrap();
     let read = import(&report);
-    assert_eq!(read.status.code(), Some(0), "{}", String::from_utf8_lossy(&read.stderr));
-    insta::assert_snapshot!("the_third_field_report_imported", String::from_utf8_lossy(&read.stdout));
+    insta::assert_snapshot!("the_third_field_report_imported", read.printed());
     assert!(!stage.folder.path().join("busbw-tune").exists());
     let refused = import("A,value\n1,fast\n2,3\n3\n");
-    assert_eq!(refused.status.code(), Some(2));
-    let stderr = String::from_utf8_lossy(&refused.stderr);
-    for says in [
-        "sweep.csv: line 2: value 'fast' is not a number; write one",
-        "sweep.csv: line 4: 1 cells where the head has 2",
-    ] {
-        assert!(stderr.contains(says), "{stderr}");
-    }
+    refused.refused("sweep.csv: line 2: value 'fast' is not a number; write one");
+    refused.refused("sweep.csv: line 4: 1 cells where the head has 2");
 }
 
 #[test]
 fn failed_and_late_trials_are_kept_with_their_logs_and_are_never_best() {
     let stage = Stage::new();
-    let mut command = stage.busbw(&["--json", "--var", "A=fails,hangs", "--timeout", "2", "--minimize", "t ([0-9.]+)"]);
-    command.args(["--", "sh", "-c", "echo t 1; case \"$A\" in fails) exit 3;; hangs) exec sleep 600;; esac; echo t 9"]);
-    let output = command.output().expect("busbw");
-    let told = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(told.contains("what the trials that failed printed is in "), "{told}");
-    let answer: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let ended =
+        ended(stage.busbw(&["--json", "--var", "A=fails,hangs", "--timeout", "2", "--minimize", "t ([0-9.]+)"]).args(
+            ["--", "sh", "-c", "echo t 1; case \"$A\" in fails) exit 3;; hangs) exec sleep 600;; esac; echo t 9"],
+        ));
+    assert!(ended.stderr.contains("what the trials that failed printed is in "), "{}", ended.stderr);
+    let answer = ended.json();
     assert_eq!(answer["best"]["settings"], serde_json::json!({}));
     let settings = answer["settings"].as_array().unwrap();
     let failed: Vec<&Value> = settings.iter().filter(|setting| setting["standing"] == "failed").collect();
@@ -269,11 +260,11 @@ fn a_killed_sweep_goes_on_and_leaves_nothing_running() {
         command
     };
     let mut running = Running::start(command());
-    running.retry(PATIENCE, "the third run", || (stage.runs() == 3).then_some(()));
+    running.retry(LIMIT, "the third run", || (stage.runs() == 3).then_some(()));
     signal(running.id(), "KILL");
-    running.ended(PATIENCE);
-    running.gone("bash", PATIENCE);
-    running.gone("sleep", PATIENCE);
+    running.ended(LIMIT);
+    running.gone("bash", LIMIT);
+    running.gone("sleep", LIMIT);
     fs::write(&gate, "").unwrap();
     let answer = json(command());
     // Eight trials, and the one that was cut off once more.
@@ -283,12 +274,11 @@ fn a_killed_sweep_goes_on_and_leaves_nothing_running() {
 
 /// A sweep that is interrupted while the trial of this number runs: what it printed.
 fn interrupted(stage: &Stage, script: &str, runs: usize) -> Ended {
-    let mut command = stage.busbw(&["--var", "A=1,2", "--no-default"]);
-    command.args(["--", "bash", "-c", script]);
-    let mut running = Running::start(command);
-    running.retry(PATIENCE, "a trial", || (stage.runs() == runs).then_some(()));
+    let mut running =
+        Running::start(stage.busbw(&["--var", "A=1,2", "--no-default"]).args(["--", "bash", "-c", script]));
+    running.retry(LIMIT, "a trial", || (stage.runs() == runs).then_some(()));
     signal(running.id(), "INT");
-    let ended = running.ended(PATIENCE);
+    let ended = running.ended(LIMIT);
     assert_eq!(ended.status.code(), Some(1), "{}", ended.stderr);
     ended
 }
@@ -313,10 +303,8 @@ fn a_script_that_calls_mpirun_without_the_variables_is_told() {
     let stage = Stage::new();
     let script = stage.path("train.sh");
     fs::write(&script, "#!/bin/sh\nexit 0\nmpirun -x A -np 2 train\n").unwrap();
-    let mut command = stage.busbw(&["--var", "A=1", "--var", "B=1", "--max-trials", "1"]);
-    command.args(["--", "sh", &script]);
-    let output = output(command);
-    let stderr = String::from_utf8_lossy(&output.stderr);
+    let stderr =
+        ended(stage.busbw(&["--var", "A=1", "--var", "B=1", "--max-trials", "1"]).args(["--", "sh", &script])).stderr;
     assert!(stderr.contains(&format!("{script}:3: calls mpirun by itself")), "{stderr}");
     assert!(stderr.contains("write `mpirun -x B …` there"), "{stderr}");
 }
@@ -343,12 +331,7 @@ fn bad_spaces_and_objectives_are_refused_before_anything_runs() {
         (&["--var", "A=1", "--timeout", "soon"], "is not a time; write seconds"),
     ];
     for (flags, says) in cases {
-        let mut command = stage.busbw(flags);
-        command.args(["--", "sh", "-c", "echo run >> \"$COUNTS/all\""]);
-        let output = output(command);
-        let stderr = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{flags:?}: {stderr}");
-        assert!(stderr.contains(says), "{flags:?}: {stderr}");
+        ended(stage.busbw(flags).args(["--", "sh", "-c", "echo run >> \"$COUNTS/all\""])).refused(says);
     }
     assert_eq!(stage.runs(), 0);
 }
@@ -357,12 +340,8 @@ fn bad_spaces_and_objectives_are_refused_before_anything_runs() {
 fn a_program_that_is_not_there_is_refused_before_anything_runs() {
     let stage = Stage::new();
     for program in ["./no-such-program", "no-such-program"] {
-        let mut command = stage.busbw(&["--var", "A=1,2"]);
-        command.args(["--", program]);
-        let output = output(command);
-        let stderr = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{stderr}");
-        assert!(stderr.contains(&format!("{program}: no such program here")), "{stderr}");
+        ended(stage.busbw(&["--var", "A=1,2"]).args(["--", program]))
+            .refused(&format!("{program}: no such program here"));
         assert!(!stage.folder.path().join("store").exists());
     }
 }
@@ -370,23 +349,22 @@ fn a_program_that_is_not_there_is_refused_before_anything_runs() {
 #[test]
 fn an_objective_that_the_first_outputs_do_not_hold_ends_the_sweep() {
     let stage = Stage::new();
-    let mut command = stage.busbw(&["--var", "A=1,2", "--minimize", "loss ([0-9.]+)"]);
-    command.args(["--", "sh", "-c", "echo run >> \"$COUNTS/all\""]);
-    let output = output(command);
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    assert_eq!((output.status.code(), stage.runs()), (Some(2), 3), "{stderr}");
-    assert!(stderr.contains("nothing in the output matches 'loss ([0-9.]+)' of the first 3 trials"), "{stderr}");
+    let ended = ended(stage.busbw(&["--var", "A=1,2", "--minimize", "loss ([0-9.]+)"]).args([
+        "--",
+        "sh",
+        "-c",
+        "echo run >> \"$COUNTS/all\"",
+    ]));
+    assert_eq!((ended.code(), stage.runs()), (Some(2), 3), "{ended:?}");
+    let says = "nothing in the output matches 'loss ([0-9.]+)' of the first 3 trials";
+    assert!(ended.stderr.contains(says), "{ended:?}");
 }
 
 #[test]
 fn another_command_is_refused_the_store() {
     let stage = Stage::new();
     json(stage.tune(&["--json", "space.toml"]));
-    let mut other = stage.busbw(&["space.toml"]);
-    other.args(["--", "true"]);
-    let output = output(other);
-    assert_eq!(output.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&output.stderr).contains("holds trials of another command"));
+    ended(stage.busbw(&["space.toml"]).args(["--", "true"])).refused("holds trials of another command");
 }
 
 #[test]
@@ -427,14 +405,11 @@ pub fn seen(stage: &Stage, host: &str) -> Vec<String> {
 
 #[test]
 fn mpich_hands_settings_on_to_its_ranks() {
-    unless_skipped(|| {
-        let stage = Stage::new();
-        let rank = rank(&stage, "rank$PMI_RANK", "$PMI_RANK");
-        let answer = json(launched(tune_a(&stage), &mpirun_mpich(2)?, &rank));
-        assert_eq!(answer["best"]["settings"], serde_json::json!({"A": "1"}), "{answer}");
-        for rank in ["rank0", "rank1"] {
-            assert_eq!(seen(&stage, rank), ["1", "2", "3", "default"]);
-        }
-        Ok(())
-    });
+    let stage = Stage::new();
+    let rank = rank(&stage, "rank$PMI_RANK", "$PMI_RANK");
+    let answer = json(launched(tune_a(&stage), &needed!(mpirun_mpich(2)), &rank));
+    assert_eq!(answer["best"]["settings"], serde_json::json!({"A": "1"}), "{answer}");
+    for rank in ["rank0", "rank1"] {
+        assert_eq!(seen(&stage, rank), ["1", "2", "3", "default"]);
+    }
 }

@@ -1,8 +1,8 @@
 //! `busbw watch` on this host: ranks of a few lines of Python that send bytes around a ring, and what can happen to them.
 
-use crate::support::command::BUSBW;
-use crate::support::process::{Running, run, signal};
-use crate::support::skip::{Skip, find, unless_skipped};
+use crate::support::command::{BUSBW, busbw};
+use crate::support::process::{LIMIT, Running, run, signal};
+use crate::support::skip::{Skip, find, needed};
 use crate::support::terminal::OnTerminal;
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -10,10 +10,6 @@ use std::net::{TcpListener, TcpStream};
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
-
-/// Longer than any of these takes on a machine that does much else.
-const LIMIT: Duration = Duration::from_secs(90);
 
 /// Starts ranks, and is one: rank R sends to R + 1 and receives from R - 1, a step after the other. At a step, rank 1 does what the job is
 /// told to.
@@ -108,173 +104,149 @@ fn folder() -> tempfile::TempDir {
 
 #[test]
 fn a_rank_that_stops_or_ends_is_named_at_once() {
-    unless_skipped(|| {
-        for (what, says) in [
-            ("stop", &["Rank 1 on ", "is stopped since", "ranks 0, 2, 3 wait"][..]),
-            ("kill", &["Rank 1 on ", "was killed at", "SIGKILL"]),
-            ("raise", &["Rank 1 on ", "failed at", "exit status 1"]),
-        ] {
-            let folder = folder();
-            // A limit that would not be reached.
-            let mut running = Running::start(watched(folder.path(), &["--stall", "1h"], what, "0.05")?);
-            let line = running.until_said(LIMIT, what, |said| {
-                said.lines().find(|line| line.starts_with("busbw watch: Rank")).map(str::to_owned)
-            });
-            assert!(says.iter().all(|part| line.contains(part)), "{what}: {line}");
-            let page = fs::read_to_string(folder.path().join("seen/report.html")).expect("a page");
-            assert!(page.contains("Rank 1 on "), "{what}");
-        }
-        Ok(())
-    });
+    for (what, says) in [
+        ("stop", &["Rank 1 on ", "is stopped since", "ranks 0, 2, 3 wait"][..]),
+        ("kill", &["Rank 1 on ", "was killed at", "SIGKILL"]),
+        ("raise", &["Rank 1 on ", "failed at", "exit status 1"]),
+    ] {
+        let folder = folder();
+        // A limit that would not be reached.
+        let mut running = Running::start(needed!(watched(folder.path(), &["--stall", "1h"], what, "0.05")));
+        let line = running.until_said(LIMIT, what, |said| {
+            said.lines().find(|line| line.starts_with("busbw watch: Rank")).map(str::to_owned)
+        });
+        assert!(says.iter().all(|part| line.contains(part)), "{what}: {line}");
+        let page = fs::read_to_string(folder.path().join("seen/report.html")).expect("a page");
+        assert!(page.contains("Rank 1 on "), "{what}");
+    }
 }
 
 #[test]
 fn a_rank_that_sleeps_is_named_after_the_limit_and_explain_says_so_again() {
-    unless_skipped(|| {
-        let folder = folder();
-        let command = watched(folder.path(), &["--stall", "3s", "--kill"], "sleep", "0.05")?;
-        let ended = run(command, LIMIT);
-        let line = ended.stderr.lines().find(|line| line.starts_with("busbw watch: ")).unwrap_or_default();
-        assert!(line.contains("Rank 1 on ") && line.contains("is elsewhere in the program"), "{}", ended.stderr);
-        assert_eq!(ended.status.code(), Some(143), "{}", ended.stderr);
-        let explained = Command::new(BUSBW).arg("explain").arg(folder.path().join("seen")).output().expect("it runs");
-        let explained = String::from_utf8_lossy(&explained.stdout).into_owned();
-        assert!(explained.starts_with("FAILED  Rank 1 on "), "{explained}");
-        Ok(())
-    });
+    let folder = folder();
+    let command = needed!(watched(folder.path(), &["--stall", "3s", "--kill"], "sleep", "0.05"));
+    let ended = run(command, LIMIT);
+    let line = ended.stderr.lines().find(|line| line.starts_with("busbw watch: ")).unwrap_or_default();
+    assert!(line.contains("Rank 1 on ") && line.contains("is elsewhere in the program"), "{}", ended.stderr);
+    assert_eq!(ended.status.code(), Some(143), "{}", ended.stderr);
+    let explained = busbw(folder.path(), &["explain", "seen"], None).stdout;
+    assert!(explained.starts_with("FAILED  Rank 1 on "), "{explained}");
 }
 
 #[test]
 fn what_moves_again_is_taken_back() {
-    unless_skipped(|| {
-        let folder = folder();
-        let mut running = Running::start(watched(folder.path(), &["--stall", "2s"], "pause", "0.05")?);
-        running.until_said(LIMIT, "alarm", |said| said.contains("Rank 1 on ").then_some(()));
-        running.until_said(LIMIT, "end of it", |said| said.contains("it moves again after").then_some(()));
-        Ok(())
-    });
+    let folder = folder();
+    let mut running = Running::start(needed!(watched(folder.path(), &["--stall", "2s"], "pause", "0.05")));
+    running.until_said(LIMIT, "alarm", |said| said.contains("Rank 1 on ").then_some(()));
+    running.until_said(LIMIT, "end of it", |said| said.contains("it moves again after").then_some(()));
 }
 
 #[test]
 fn a_sound_job_passes_through_untouched() {
-    unless_skipped(|| {
-        let folder = folder();
-        // Steps of a fifth of the limit; helpers inherit their rank's variables.
-        for (what, gap) in [("steps", "0.05"), ("steps", "0.4")] {
-            let bare = run(job(folder.path(), what, gap)?, LIMIT);
-            let ended = run(watched(folder.path(), &["--stall", "2s"], what, gap)?, LIMIT);
-            assert_eq!((ended.stdout, ended.status.code()), (bare.stdout, Some(0)));
-            assert_eq!(ended.stderr, "");
-            assert!(!folder.path().join("seen/ranks.json").exists());
-        }
-        Ok(())
-    });
+    let folder = folder();
+    // Steps of a fifth of the limit; helpers inherit their rank's variables.
+    for (what, gap) in [("steps", "0.05"), ("steps", "0.4")] {
+        let bare = run(needed!(job(folder.path(), what, gap)), LIMIT);
+        let ended = run(needed!(watched(folder.path(), &["--stall", "2s"], what, gap)), LIMIT);
+        assert_eq!((ended.stdout, ended.status.code()), (bare.stdout, Some(0)));
+        assert_eq!(ended.stderr, "");
+        assert!(!folder.path().join("seen/ranks.json").exists());
+    }
 }
 
 #[test]
 fn signals_and_the_exit_status_are_the_jobs() {
-    unless_skipped(|| {
-        let folder = folder();
-        let mut command = Command::new(BUSBW);
-        command.args(["watch", "--folder"]).arg(folder.path().join("seen")).args(["--", "sh", "-c"]);
-        let script = |script: &str| {
-            let mut shell = Command::new(command.get_program());
-            shell.args(command.get_args()).arg(script);
-            shell
-        };
-        assert_eq!(run(script("exit 7"), LIMIT).status.code(), Some(7));
-        assert_eq!(run(script("kill -9 $$"), LIMIT).status.code(), Some(137));
-        assert_eq!(run(script("printf 'no end of line'; printf x >&2"), LIMIT).stdout, "no end of line");
-        let mut running =
-            Running::start(script("trap 'echo saved; exit 3' TERM; echo begun; while :; do sleep 0.1; done"));
-        running.until(LIMIT, "beginning", |out| out.contains("begun").then_some(()));
-        signal(running.id(), "TERM");
-        let ended = running.ended(LIMIT);
-        assert_eq!((ended.status.code(), ended.status.signal()), (Some(3), None));
-        assert!(ended.stdout.ends_with("saved\n"), "{}", ended.stdout);
-        let mut missing = Command::new(BUSBW);
-        missing.args(["watch", "--folder"]).arg(folder.path().join("seen")).args(["--", "/no/such/program"]);
-        let ended = run(missing, LIMIT);
-        assert!(ended.status.code() == Some(2) && ended.stderr.contains("/no/such/program"), "{}", ended.stderr);
-        Ok(())
-    });
+    let folder = folder();
+    let mut command = Command::new(BUSBW);
+    command.args(["watch", "--folder"]).arg(folder.path().join("seen")).args(["--", "sh", "-c"]);
+    let script = |script: &str| {
+        let mut shell = Command::new(command.get_program());
+        shell.args(command.get_args()).arg(script);
+        shell
+    };
+    assert_eq!(run(script("exit 7"), LIMIT).status.code(), Some(7));
+    assert_eq!(run(script("kill -9 $$"), LIMIT).status.code(), Some(137));
+    assert_eq!(run(script("printf 'no end of line'; printf x >&2"), LIMIT).stdout, "no end of line");
+    let mut running = Running::start(script("trap 'echo saved; exit 3' TERM; echo begun; while :; do sleep 0.1; done"));
+    running.until(LIMIT, "beginning", |out| out.contains("begun").then_some(()));
+    signal(running.id(), "TERM");
+    let ended = running.ended(LIMIT);
+    assert_eq!((ended.status.code(), ended.status.signal()), (Some(3), None));
+    assert!(ended.stdout.ends_with("saved\n"), "{}", ended.stdout);
+    run(
+        Command::new(BUSBW)
+            .args(["watch", "--folder"])
+            .arg(folder.path().join("seen"))
+            .args(["--", "/no/such/program"]),
+        LIMIT,
+    )
+    .refused("/no/such/program");
 }
 
 #[test]
 fn a_running_job_is_looked_at() {
-    unless_skipped(|| {
-        let folder = folder();
-        let mut running = Running::start(job(folder.path(), "helpers", "0.05")?);
-        running.until(LIMIT, "a step", |out| out.contains("step 5").then_some(()));
-        let attach = |flags: &[&str]| {
-            let mut command = Command::new(BUSBW);
-            command.args(["watch", "--attach", &running.id().to_string(), "--folder"]).arg(folder.path().join("seen"));
-            command.args(flags);
-            command
-        };
-        let once = run(attach(&["--once"]), LIMIT);
-        assert!(once.status.success() && once.stdout.contains("4 of 4 ranks are here"), "{once:?}");
-        assert_eq!(once.stdout.lines().count(), 2 + 4 + 1, "{}", once.stdout);
-        let json = run(attach(&["--once", "--json"]), LIMIT);
-        let line: serde_json::Value = serde_json::from_str(&json.stdout).expect("a line of JSON");
-        assert_eq!((&line["schema"], line["ranks"].as_array().map(Vec::len)), (&"busbw.watch/1".into(), Some(4)));
-        assert!(
-            line["ranks"][2]["peers"].as_array().is_some_and(|peers| peers.iter().any(|peer| peer["rank"] == 3)),
-            "{line}"
-        );
-        let mut screen = OnTerminal::alone(attach(&[]));
-        // What is blank is jumped over.
-        screen.see("busbw watch");
-        screen.see("here;");
-        screen.press("q");
-        assert!(screen.ended().success());
-        let mut closed = OnTerminal::alone(attach(&[]));
-        closed.see("here;");
-        closed.close();
-        closed.ended();
-        let served = Running::start(attach(&["--quiet", "--prometheus", "127.0.0.1:0"]));
-        let mut served = served;
-        let address = served
-            .until_said(LIMIT, "an address", |said| Some(said.split_once("http://")?.1.split_once('/')?.0.to_owned()));
-        let metrics = served.retry(LIMIT, "ranks", || {
-            let mut connection = TcpStream::connect(&address).ok()?;
-            connection.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n").ok()?;
-            let mut text = String::new();
-            connection.read_to_string(&mut text).ok()?;
-            text.contains("busbw_watch_rank_running").then_some(text)
-        });
-        assert!(metrics.contains("busbw_watch_stalled 0") && metrics.contains("busbw_watch_ranks 4"), "{metrics}");
-        Ok(())
+    let folder = folder();
+    let mut running = Running::start(needed!(job(folder.path(), "helpers", "0.05")));
+    running.until(LIMIT, "a step", |out| out.contains("step 5").then_some(()));
+    let attach = |flags: &[&str]| {
+        let mut command = Command::new(BUSBW);
+        command.args(["watch", "--attach", &running.id().to_string(), "--folder"]).arg(folder.path().join("seen"));
+        command.args(flags);
+        command
+    };
+    let once = run(attach(&["--once"]), LIMIT);
+    assert!(once.status.success() && once.stdout.contains("4 of 4 ranks are here"), "{once:?}");
+    assert_eq!(once.stdout.lines().count(), 2 + 4 + 1, "{}", once.stdout);
+    let line = run(attach(&["--once", "--json"]), LIMIT).json();
+    assert_eq!((&line["schema"], line["ranks"].as_array().map(Vec::len)), (&"busbw.watch/1".into(), Some(4)));
+    assert!(
+        line["ranks"][2]["peers"].as_array().is_some_and(|peers| peers.iter().any(|peer| peer["rank"] == 3)),
+        "{line}"
+    );
+    let mut screen = OnTerminal::alone(attach(&[]));
+    // What is blank is jumped over.
+    screen.see("busbw watch");
+    screen.see("here;");
+    screen.press("q");
+    assert!(screen.ended().success());
+    let mut closed = OnTerminal::alone(attach(&[]));
+    closed.see("here;");
+    closed.close();
+    closed.ended();
+    let mut served = Running::start(attach(&["--quiet", "--prometheus", "127.0.0.1:0"]));
+    let address = served
+        .until_said(LIMIT, "an address", |said| Some(said.split_once("http://")?.1.split_once('/')?.0.to_owned()));
+    let metrics = served.retry(LIMIT, "ranks", || {
+        let mut connection = TcpStream::connect(&address).ok()?;
+        connection.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n").ok()?;
+        let mut text = String::new();
+        connection.read_to_string(&mut text).ok()?;
+        text.contains("busbw_watch_rank_running").then_some(text)
     });
+    assert!(metrics.contains("busbw_watch_stalled 0") && metrics.contains("busbw_watch_ranks 4"), "{metrics}");
 }
 
 #[test]
 fn what_cannot_be_looked_at_is_said() {
     let folder = folder();
-    let said = |arguments: &[&str]| {
-        let mut command = Command::new(BUSBW);
-        command.arg("watch").args(arguments).arg("--folder").arg(folder.path().join("seen"));
-        let ended = run(command, LIMIT);
-        assert_eq!(ended.status.code(), Some(2), "{arguments:?}: {ended:?}");
-        ended.stderr
+    let watch = |arguments: &str| {
+        let words: Vec<&str> = arguments.split(' ').collect();
+        busbw(folder.path(), &[&["watch"], &words[..], &["--folder", "seen"]].concat(), None)
     };
-    assert!(said(&["--attach", "999999999"]).contains("no such process"));
-    assert!(said(&["--attach", "job"]).contains("slurm:JOBID"));
-    assert!(said(&["--attach", "slurm:999999", "--interval", "100ms"]).contains("RANK and WORLD_SIZE"));
+    watch("--attach 999999999").refused("no such process");
+    watch("--attach job").refused("slurm:JOBID");
+    watch("--attach slurm:999999 --interval 100ms").refused("RANK and WORLD_SIZE");
     let unused = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound").to_string();
-    assert!(said(&["--ras", &unused]).contains("NCCL_RAS_ADDR"));
+    watch(&format!("--ras {unused}")).refused("NCCL_RAS_ADDR");
     let garbage = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = garbage.local_addr().expect("bound").to_string();
     std::thread::spawn(move || {
         let (mut stream, _) = garbage.accept().expect("a client");
         let _ = stream.write_all(b"SSH-2.0-OpenSSH_9.2\r\n");
     });
-    assert!(said(&["--ras", &address]).contains("that is not NCCL's RAS"));
+    watch(&format!("--ras {address}")).refused("that is not NCCL's RAS");
     fs::write(folder.path().join("thesis.tex"), "x").expect("room");
-    let mut command = Command::new(BUSBW);
-    command.args(["watch", "--attach", "--once", "--folder"]).arg(folder.path());
-    let ended = run(command, LIMIT);
-    assert!(ended.stderr.contains("thesis.tex") && ended.status.code() == Some(2), "{ended:?}");
+    busbw(folder.path(), &["watch", "--attach", "--once", "--folder", "."], None).refused("thesis.tex");
 }
 
 /// Without ranks there is nothing to watch: that is told, and no empty folder stays.
@@ -282,9 +254,13 @@ fn what_cannot_be_looked_at_is_said() {
 fn a_job_without_ranks_is_told_and_leaves_nothing() {
     let place = tempfile::tempdir().expect("a folder");
     for (job, says) in [("sleep 3", "no ranks seen: no process of the job"), ("/no/such/program", "No such file")] {
-        let mut command = Command::new(BUSBW);
-        command.current_dir(&place).args(["watch", "--stall", "1", "-i", "100ms", "--"]).args(job.split(' '));
-        let ended = run(command, LIMIT);
+        let ended = run(
+            Command::new(BUSBW)
+                .current_dir(&place)
+                .args(["watch", "--stall", "1", "-i", "100ms", "--"])
+                .args(job.split(' ')),
+            LIMIT,
+        );
         assert_eq!(ended.stderr.matches(says).count(), 1, "{job}: {ended:?}");
         assert!(!place.path().join("busbw-watch").exists(), "{job}");
     }

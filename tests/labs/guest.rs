@@ -2,6 +2,7 @@
 
 use crate::support::command::BUSBW;
 use crate::support::guest::Guest;
+use crate::support::skip::needed;
 use std::path::Path;
 
 #[test]
@@ -9,10 +10,7 @@ fn the_guest_has_rdma_devices_and_runs_busbw() {
     let cross = "before=$(cat /sys/class/net/d1/statistics/rx_packets)
         ping -q -c 3 -W 10 10.1.1.2 >&2 && echo $(($(cat /sys/class/net/d1/statistics/rx_packets) - before))";
     let lines = ["ibv_devinfo -v", &format!("{BUSBW} --version"), cross, "echo lost >&2; exit 7"];
-    let steps = match Guest::run(&[Path::new(BUSBW)], lines) {
-        Ok(steps) => steps,
-        Err(skip) => return skip.say(),
-    };
+    let steps = needed!(Guest::run(&[Path::new(BUSBW)], lines));
     let [devices, version, crossed, failed] = steps;
 
     for (device, address) in [("rxe0", "10.1.1.1"), ("rxe1", "10.1.1.2")] {

@@ -1,11 +1,11 @@
 //! `busbw link` between lab hosts and in the RDMA guest: what it measures, and whom it names.
 
-use crate::here::link::{LIMIT, alone, text};
+use crate::here::link::{alone, text};
 use crate::support::command::BUSBW;
 use crate::support::guest::{Guest, Step};
 use crate::support::lab::NetLab;
-use crate::support::process::{Running, json, run};
-use crate::support::skip::unless_skipped;
+use crate::support::process::{LIMIT, Running, run};
+use crate::support::skip::needed;
 use serde_json::Value;
 use std::path::Path;
 use std::process::Command;
@@ -28,72 +28,57 @@ fn problems(answer: &Value) -> Vec<(&str, &str)> {
 #[test]
 fn the_host_with_a_limit_is_named() {
     let _turn = alone();
-    unless_skipped(|| {
-        let lab = NetLab::up(3, &[])?;
-        let mut limit = lab.exec(2, "tc");
-        limit.args(["qdisc", "add", "dev", "eth0", "root", "tbf", "rate", "1gbit", "burst", "1mb", "limit", "4mb"]);
-        assert!(limit.status().unwrap().success());
-        let ended = run(on_lab(&lab, 3, &["--flows", "1,4"]), LIMIT);
-        let answer = json(&ended);
-        let problems = problems(&answer);
-        let (code, title) = problems.first().expect("a problem");
-        assert_eq!(*code, "straggler.node", "{answer:#}");
-        assert!(title.starts_with("h2 is slow: it sends "), "{answer:#}");
-        assert_eq!(ended.status.code(), Some(1), "{ended:?}");
-        Ok(())
-    });
+    let lab = needed!(NetLab::up(3, &[]));
+    let mut limit = lab.exec(2, "tc");
+    limit.args(["qdisc", "add", "dev", "eth0", "root", "tbf", "rate", "1gbit", "burst", "1mb", "limit", "4mb"]);
+    assert!(limit.status().unwrap().success());
+    let ended = run(on_lab(&lab, 3, &["--flows", "1,4"]), LIMIT);
+    let answer = ended.json();
+    let problems = problems(&answer);
+    let (code, title) = problems.first().expect("a problem");
+    assert_eq!(*code, "straggler.node", "{answer:#}");
+    assert!(title.starts_with("h2 is slow: it sends "), "{answer:#}");
+    assert_eq!(ended.status.code(), Some(1), "{ended:?}");
 }
 
 #[test]
 fn a_limit_per_flow_is_found() {
     let _turn = alone();
-    unless_skipped(|| {
-        // So low that four flows reach four times as much on a busy machine, too.
-        let lab = NetLab::up(2, &["--flow-rate", "25"])?;
-        let ended = run(on_lab(&lab, 2, &["--flows", "1,2,4", "--size", "1M", "--seconds", "1"]), LIMIT);
-        let answer = json(&ended);
-        let findings = answer["findings"].as_array().unwrap();
-        let is_limit =
-            |finding: &&Value| finding["title"].as_str().unwrap().starts_with("a limit per flow of about 0.");
-        let found = findings.iter().find(is_limit).unwrap_or_else(|| panic!("{answer:#}"));
-        assert_eq!(found["code"], "socket.tuning");
-        assert!(found["remedy"][0].as_str().unwrap().contains("NCCL_SOCKET_NTHREADS=4"), "{found:#}");
-        assert_eq!(ended.status.code(), Some(0), "{ended:?}");
-        Ok(())
-    });
+    // So low that four flows reach four times as much on a busy machine, too.
+    let lab = needed!(NetLab::up(2, &["--flow-rate", "25"]));
+    let ended = run(on_lab(&lab, 2, &["--flows", "1,2,4", "--size", "1M", "--seconds", "1"]), LIMIT);
+    let answer = ended.json();
+    let findings = answer["findings"].as_array().unwrap();
+    let is_limit = |finding: &&Value| finding["title"].as_str().unwrap().starts_with("a limit per flow of about 0.");
+    let found = findings.iter().find(is_limit).unwrap_or_else(|| panic!("{answer:#}"));
+    assert_eq!(found["code"], "socket.tuning");
+    assert!(found["remedy"][0].as_str().unwrap().contains("NCCL_SOCKET_NTHREADS=4"), "{found:#}");
+    assert_eq!(ended.status.code(), Some(0), "{ended:?}");
 }
 
 #[test]
 fn a_host_that_is_cut_off_is_named_and_the_others_are_measured() {
     let _turn = alone();
-    unless_skipped(|| {
-        let lab = NetLab::up(3, &[])?;
-        // The first pair to be measured is that of h2 and h3.
-        let mut running = Running::start(on_lab(&lab, 3, &["--flows", "1", "--seconds", "1", "-T", "5"]));
-        running.until_said(LIMIT, "a first pair", |said| said.contains("1 of 3 pairs").then_some(()));
-        lab.link_down(3);
-        // mpirun itself waits for the daemon beyond the cable; the answer does not.
-        let answer: Value = running.until(LIMIT, "an answer", |printed| serde_json::from_str(printed).ok());
-        let between = |from: u64, to: u64| {
-            let links = answer["links"].as_array().unwrap();
-            links.iter().find(|link| link["from"] == from && link["to"] == to).unwrap().clone()
-        };
-        assert!(between(0, 1)["gbit_s"].as_f64().is_some(), "{answer:#}");
-        assert!(between(0, 2)["error"].as_str().is_some(), "{answer:#}");
-        let problems = problems(&answer);
-        assert!(problems.iter().any(|(code, title)| *code == "net.unreachable" && title.contains("h3")), "{answer:#}");
-        Ok(())
-    });
+    let lab = needed!(NetLab::up(3, &[]));
+    // The first pair to be measured is that of h2 and h3.
+    let mut running = Running::start(on_lab(&lab, 3, &["--flows", "1", "--seconds", "1", "-T", "5"]));
+    running.until_said(LIMIT, "a first pair", |said| said.contains("1 of 3 pairs").then_some(()));
+    lab.link_down(3);
+    // mpirun itself waits for the daemon beyond the cable; the answer does not.
+    let answer: Value = running.until(LIMIT, "an answer", |printed| serde_json::from_str(printed).ok());
+    let between = |from: u64, to: u64| {
+        let links = answer["links"].as_array().unwrap();
+        links.iter().find(|link| link["from"] == from && link["to"] == to).unwrap().clone()
+    };
+    assert!(between(0, 1)["gbit_s"].as_f64().is_some(), "{answer:#}");
+    assert!(between(0, 2)["error"].as_str().is_some(), "{answer:#}");
+    let problems = problems(&answer);
+    assert!(problems.iter().any(|(code, title)| *code == "net.unreachable" && title.contains("h3")), "{answer:#}");
 }
 
 /// Lines of standard error that are busbw's.
 fn said(step: &Step) -> Vec<&str> {
     step.stderr.lines().filter(|line| line.starts_with("busbw: ")).collect()
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_unstable_by(f64::total_cmp);
-    values[values.len() / 2]
 }
 
 /// perftest by hand and `busbw link` in turn, over a cable of 16 Mbit/s: what it carries decides, as with a NIC of hardware,
@@ -122,10 +107,7 @@ fn rdma_in_the_guest() {
         with(&format!("ip link set d0 down; {link}")),
         with(&format!("ip link set d0 up; PATH=/bin; {link}")),
     ];
-    let steps = match Guest::run(&[Path::new(BUSBW)], lines.each_ref().map(String::as_str)) {
-        Ok(steps) => steps,
-        Err(skip) => return skip.say(),
-    };
+    let steps = needed!(Guest::run(&[Path::new(BUSBW)], lines.each_ref().map(String::as_str)));
     let [in_turn, lossy, wrong_gid, port_down, no_perftest] = steps;
 
     let figures = |who: &str| -> Vec<f64> {
@@ -133,7 +115,8 @@ fn rdma_in_the_guest() {
     };
     let (hand, link) = (figures("hand "), figures("link "));
     assert_eq!((hand.len(), link.len()), (3, 3), "{in_turn:?}");
-    let ratio = median(link.clone()) / median(hand.clone());
+    let middle = |figures: &[f64]| busbw_model::median(figures.iter().copied()).expect("three figures");
+    let ratio = middle(&link) / middle(&hand);
     assert!((0.95..=1.05).contains(&ratio), "link {link:?}, by hand {hand:?}");
 
     let answer: Value = serde_json::from_str(&lossy.stdout).unwrap_or_else(|error| panic!("{error}: {lossy:?}"));

@@ -1,12 +1,11 @@
 //! `busbw monitor` on the devices of the RDMA guest.
 
-use crate::check::LIMIT;
 use crate::here::monitor::lines;
 use crate::support::command::BUSBW;
 use crate::support::guest::Guest;
 use crate::support::lab::NetLab;
-use crate::support::process::{Running, run, signal};
-use crate::support::skip::unless_skipped;
+use crate::support::process::{LIMIT, Running, run, signal};
+use crate::support::skip::needed;
 use crate::support::terminal::OnTerminal;
 use serde_json::Value;
 use std::path::Path;
@@ -39,10 +38,7 @@ fn recorded_transfer(before: &str) -> String {
 fn on_a_real_device_bytes_owners_and_losses_are_seen() {
     let clean = recorded_transfer("");
     let lossy = recorded_transfer("/usr/bin/tc qdisc add dev d0 root netem loss 2%");
-    let steps = match Guest::run(&[Path::new(BUSBW)], [&clean, &lossy]) {
-        Ok(steps) => steps,
-        Err(skip) => return skip.say(),
-    };
+    let steps = needed!(Guest::run(&[Path::new(BUSBW)], [&clean, &lossy]));
     for step in &steps {
         assert_eq!(step.status, 0, "{}\n{}", step.stdout, step.stderr);
     }
@@ -90,21 +86,18 @@ fn watching(lab: &NetLab, arguments: &[&str]) -> Command {
 /// Three hosts in one stream, of which one never was: it is named at once, and the others tell what they were asked.
 #[test]
 fn a_host_that_is_not_there_costs_the_others_nothing() {
-    unless_skipped(|| {
-        let lab = NetLab::up(2, &[])?;
-        let ended = run(watching(&lab, &["--hosts", "h1,h2,nowhere.invalid", "--json", "-n", "3"]), LIMIT);
-        assert!(ended.status.success(), "{ended:?}");
-        assert!(ended.stderr.contains("nowhere.invalid: "), "{ended:?}");
-        for host in ["h1", "h2"] {
-            let of_it = lines(&ended.stdout).into_iter().filter(|line| line["host"]["name"] == host);
-            let ports: Vec<Value> = of_it.map(|line| line["ports"][0]["name"].clone()).collect();
-            assert_eq!(ports, ["eth0"; 3], "{ended:?}");
-        }
-        let ended = run(watching(&lab, &["--hosts", "nowhere.invalid", "--once"]), LIMIT);
-        assert_eq!(ended.status.code(), Some(2), "{ended:?}");
-        assert!(ended.stderr.contains("no host answers"), "{ended:?}");
-        Ok(())
-    });
+    let lab = needed!(NetLab::up(2, &[]));
+    let ended = run(watching(&lab, &["--hosts", "h1,h2,nowhere.invalid", "--json", "-n", "3"]), LIMIT);
+    assert!(ended.status.success(), "{ended:?}");
+    assert!(ended.stderr.contains("nowhere.invalid: "), "{ended:?}");
+    for host in ["h1", "h2"] {
+        let of_it = lines(&ended.stdout).into_iter().filter(|line| line["host"]["name"] == host);
+        let ports: Vec<Value> = of_it.map(|line| line["ports"][0]["name"].clone()).collect();
+        assert_eq!(ports, ["eth0"; 3], "{ended:?}");
+    }
+    let ended = run(watching(&lab, &["--hosts", "nowhere.invalid", "--once"]), LIMIT);
+    assert_eq!(ended.status.code(), Some(2), "{ended:?}");
+    assert!(ended.stderr.contains("no host answers"), "{ended:?}");
 }
 
 /// How many lines of JSON a host has told.
@@ -116,36 +109,30 @@ fn told(stdout: &str, host: &str) -> usize {
 /// A host whose cable is cut while it is watched is named, and the other goes on. Nothing of it is left at the end.
 #[test]
 fn a_host_that_is_cut_off_costs_the_other_nothing() {
-    unless_skipped(|| {
-        let lab = NetLab::up(2, &[])?;
-        let mut watch = Running::start(watching(&lab, &["--hosts", "h1,h2", "--json"]));
-        let both = |out: &str| (told(out, "h1") > 2 && told(out, "h2") > 2).then_some(());
-        watch.until(LIMIT, "both hosts", both);
-        lab.link_down(2);
-        watch.until_said(LIMIT, "its name", |said| said.contains("h2: no answer for").then_some(()));
-        let before = told(&watch.stdout(), "h1");
-        watch.until(LIMIT, "more of h1", |out| (told(out, "h1") > before + 5).then_some(()));
-        signal(watch.id(), "INT");
-        assert!(watch.ended(LIMIT).status.success());
-        lab.link_up(2);
-        watch.gone("busbw", LIMIT);
-        Ok(())
-    });
+    let lab = needed!(NetLab::up(2, &[]));
+    let mut watch = Running::start(watching(&lab, &["--hosts", "h1,h2", "--json"]));
+    let both = |out: &str| (told(out, "h1") > 2 && told(out, "h2") > 2).then_some(());
+    watch.until(LIMIT, "both hosts", both);
+    lab.link_down(2);
+    watch.until_said(LIMIT, "its name", |said| said.contains("h2: no answer for").then_some(()));
+    let before = told(&watch.stdout(), "h1");
+    watch.until(LIMIT, "more of h1", |out| (told(out, "h1") > before + 5).then_some(()));
+    signal(watch.id(), "INT");
+    assert!(watch.ended(LIMIT).status.success());
+    lab.link_up(2);
+    watch.gone("busbw", LIMIT);
 }
 
 #[test]
 fn the_screen_of_several_hosts_marks_the_one_that_is_cut_off() {
-    unless_skipped(|| {
-        let lab = NetLab::up(2, &[])?;
-        let mut screen = OnTerminal::of_a_session(&watching(&lab, &["--hosts", "h1,h2"]));
-        screen.see("2 hosts");
-        // Rows of both.
-        screen.see_times("eth0", 2);
-        lab.link_down(2);
-        screen.see("silent");
-        screen.see("no answer for");
-        screen.press("q");
-        assert!(screen.ended().success());
-        Ok(())
-    });
+    let lab = needed!(NetLab::up(2, &[]));
+    let mut screen = OnTerminal::of_a_session(&watching(&lab, &["--hosts", "h1,h2"]));
+    screen.see("2 hosts");
+    // Rows of both.
+    screen.see_times("eth0", 2);
+    lab.link_down(2);
+    screen.see("silent");
+    screen.see("no answer for");
+    screen.press("q");
+    assert!(screen.ended().success());
 }

@@ -2,6 +2,7 @@
 
 use crate::support::lab::NetLab;
 use crate::support::plugin::{Handle, Plugin, content, until, warnings};
+use crate::support::skip::needed;
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
@@ -66,10 +67,7 @@ fn transfer(lab: &NetLab, variables: &[(&str, &str)]) -> (Peer, Peer) {
 
 #[test]
 fn a_cable_cut_for_a_second_costs_no_more() {
-    let lab = match NetLab::up(2, &["--rate", "1gbit"]) {
-        Ok(lab) => lab,
-        Err(skip) => return skip.say(),
-    };
+    let lab = needed!(NetLab::up(2, &["--rate", "1gbit"]));
     let (mut receiver, mut sender) = transfer(&lab, &[]);
     lab.link_down(2);
     std::thread::sleep(Duration::from_secs(1));
@@ -80,10 +78,7 @@ fn a_cable_cut_for_a_second_costs_no_more() {
 
 #[test]
 fn a_cable_cut_for_ever_ends_both_sides() {
-    let lab = match NetLab::up(2, &["--rate", "1gbit"]) {
-        Ok(lab) => lab,
-        Err(skip) => return skip.say(),
-    };
+    let lab = needed!(NetLab::up(2, &["--rate", "1gbit"]));
     let (mut receiver, mut sender) = transfer(&lab, &[("BUSBW_NET_TIMEOUT", "3")]);
     lab.link_down(2);
     for (peer, names) in [(&mut receiver, "10.77.0.2:"), (&mut sender, "10.77.0.1:")] {
@@ -95,10 +90,7 @@ fn a_cable_cut_for_ever_ends_both_sides() {
 
 #[test]
 fn a_host_that_cannot_be_reached_is_an_error() {
-    let lab = match NetLab::up(2, &[]) {
-        Ok(lab) => lab,
-        Err(skip) => return skip.say(),
-    };
+    let lab = needed!(NetLab::up(2, &[]));
     let mut receiver = Peer::start(&lab, 1, "receives", &[]);
     let handle = receiver.next("handle");
     lab.link_down(1);
@@ -109,10 +101,7 @@ fn a_host_that_cannot_be_reached_is_an_error() {
 
 #[test]
 fn each_nic_carries_its_own() {
-    let lab = match NetLab::up(2, &["--nics", "2"]) {
-        Ok(lab) => lab,
-        Err(skip) => return skip.say(),
-    };
+    let lab = needed!(NetLab::up(2, &["--nics", "2"]));
     for device in ["0", "1"] {
         let mut receiver = Peer::start(&lab, 1, "receives", &[(DEVICE, device)]);
         let handle = receiver.next("handle");

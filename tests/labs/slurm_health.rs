@@ -2,9 +2,9 @@
 
 use crate::support::command::BUSBW;
 use crate::support::lab::SlurmLab;
-use crate::support::process::run;
+use crate::support::process::{LIMIT, run};
 use crate::support::script::executable;
-use crate::support::skip::{root_folder, unless_skipped};
+use crate::support::skip::{needed, root_folder};
 use crate::support::tree::Tree;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,9 +19,6 @@ fn broken_node() -> Tree {
 }
 
 const BROKEN: &str = "broken";
-
-/// No daemon of the lab needs longer, on a machine however busy.
-const LIMIT: Duration = Duration::from_secs(120);
 
 /// The program as slurmd runs it: a machine like this tree is what node2 finds once the file [`BROKEN`] is there.
 fn program(folder: &Path, tree: &Tree) -> PathBuf {
@@ -40,9 +37,10 @@ fn program(folder: &Path, tree: &Tree) -> PathBuf {
 }
 
 fn reason(lab: &SlurmLab, node: &str) -> String {
-    let mut sinfo = lab.with(Command::new("sinfo"));
-    sinfo.args(["--noheader", "--nodes", node, "--format=%T %E"]);
-    run(sinfo, LIMIT).stdout.trim().to_owned()
+    run(lab.with(Command::new("sinfo")).args(["--noheader", "--nodes", node, "--format=%T %E"]), LIMIT)
+        .stdout
+        .trim()
+        .to_owned()
 }
 
 fn wait_for_drain(lab: &SlurmLab) -> String {
@@ -59,34 +57,27 @@ fn wait_for_drain(lab: &SlurmLab) -> String {
 
 #[test]
 fn a_node_whose_check_fails_is_drained_with_the_reason() {
-    unless_skipped(|| {
-        let (tree, folder) = (broken_node(), tempfile::tempdir().expect("a folder"));
-        let health = program(folder.path(), &tree);
-        let lines =
-            format!("HealthCheckProgram={}\nHealthCheckInterval=1\nHealthCheckNodeState=ANY\n", health.display());
-        let lab = SlurmLab::with_more(2, &lines)?;
-        fs::write(folder.path().join(BROKEN), "").expect("written");
-        let told = wait_for_drain(&lab);
-        assert!(told.contains("busbw: port state: mlx5_0/1: DOWN"), "{told}");
-        assert_eq!(reason(&lab, "node1"), "idle none");
-        Ok(())
-    });
+    let (tree, folder) = (broken_node(), tempfile::tempdir().expect("a folder"));
+    let health = program(folder.path(), &tree);
+    let lines = format!("HealthCheckProgram={}\nHealthCheckInterval=1\nHealthCheckNodeState=ANY\n", health.display());
+    let lab = needed!(SlurmLab::with_more(2, &lines));
+    fs::write(folder.path().join(BROKEN), "").expect("written");
+    let told = wait_for_drain(&lab);
+    assert!(told.contains("busbw: port state: mlx5_0/1: DOWN"), "{told}");
+    assert_eq!(reason(&lab, "node1"), "idle none");
 }
 
 #[test]
 fn a_node_that_a_job_leaves_broken_is_drained_by_the_epilog() {
-    unless_skipped(|| {
-        let (tree, folder) = (broken_node(), tempfile::tempdir().expect("a folder"));
-        let epilog = program(folder.path(), &tree);
-        let lab = SlurmLab::with_more(2, &format!("Epilog={}\n", epilog.display()))?;
-        assert_eq!(reason(&lab, "node2"), "idle none");
-        fs::write(folder.path().join(BROKEN), "").expect("written");
-        let mut job = lab.srun(&["--nodes=2", "--ntasks=2"]);
-        job.arg("true");
-        assert!(run(job, LIMIT).status.success());
-        let told = wait_for_drain(&lab);
-        assert!(told.contains("busbw: port state: mlx5_0/1: DOWN"), "{told}");
-        assert_eq!(reason(&lab, "node1"), "idle none");
-        Ok(())
-    });
+    let (tree, folder) = (broken_node(), tempfile::tempdir().expect("a folder"));
+    let epilog = program(folder.path(), &tree);
+    let lab = needed!(SlurmLab::with_more(2, &format!("Epilog={}\n", epilog.display())));
+    assert_eq!(reason(&lab, "node2"), "idle none");
+    fs::write(folder.path().join(BROKEN), "").expect("written");
+    let mut job = lab.srun(&["--nodes=2", "--ntasks=2"]);
+    job.arg("true");
+    assert!(run(job, LIMIT).status.success());
+    let told = wait_for_drain(&lab);
+    assert!(told.contains("busbw: port state: mlx5_0/1: DOWN"), "{told}");
+    assert_eq!(reason(&lab, "node1"), "idle none");
 }

@@ -3,8 +3,8 @@
 
 use crate::support::command::BUSBW;
 use crate::support::lab::{NetLab, SlurmLab, torchrun_agent};
-use crate::support::process::{Ended, Running};
-use crate::support::skip::{programs, unless_skipped};
+use crate::support::process::{Ended, LIMIT, Running};
+use crate::support::skip::{Skip, needed, programs};
 use crate::support::table::{ranks, rows};
 use busbw_transport::Token;
 use busbw_transport::handshake::{Connector, Protocol};
@@ -28,8 +28,6 @@ const SLURM: [&str; 8] = [
     "SLURM_STEP_NUM_TASKS",
 ];
 const TOKEN: &str = "7f3a09c2b15d4e8896a0d1c4e5f60718";
-/// Nothing here takes longer, on a machine however busy.
-const LIMIT: Duration = Duration::from_secs(120);
 /// How long the stranger waits for an answer: longer than rank 0 waits for his.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Where the stranger is.
@@ -260,38 +258,39 @@ fn shell(script: &str) -> Command {
 
 #[test]
 fn a_stranger_at_a_job_with_torchrun_s_store() {
-    unless_skipped(|| {
-        let hosts = NetLab::up(3, &[])?;
-        let folder = Folder::new();
-        let start = |node: usize| {
-            let rank = format!("--node_rank={}", node - 1);
-            let options = ["--nnodes=2", "--master_addr=10.77.0.1", "--master_port=29555", &rank];
-            let mut agent = torchrun_agent(1, &options)?;
-            agent.args(["sh", "-c", &folder.script("RANK", "")]);
-            Ok(Running::start(hosts.wrap(node, &agent)))
-        };
-        let (mut zero, mut one) = (start(1)?, start(2)?);
-        attacked(&hosts, &folder, &mut zero, &TORCHRUN);
-        assert_unharmed(&zero.ended(LIMIT), ["h1", "h2"]);
-        assert!(one.ended(LIMIT).status.success());
-        Ok(())
-    });
+    let hosts = needed!(NetLab::up(3, &[]));
+    let folder = Folder::new();
+    let start = |node: usize| {
+        let rank = format!("--node_rank={}", node - 1);
+        let options = ["--nnodes=2", "--master_addr=10.77.0.1", "--master_port=29555", &rank];
+        let mut agent = torchrun_agent(1, &options)?;
+        agent.args(["sh", "-c", &folder.script("RANK", "")]);
+        Ok::<_, Skip>(Running::start(hosts.wrap(node, &agent)))
+    };
+    let (mut zero, mut one) = (needed!(start(1)), needed!(start(2)));
+    attacked(&hosts, &folder, &mut zero, &TORCHRUN);
+    assert_unharmed(&zero.ended(LIMIT), ["h1", "h2"]);
+    assert!(one.ended(LIMIT).status.success());
 }
 
 #[test]
 fn a_stranger_at_a_job_of_srun_with_munge() {
-    unless_skipped(|| {
-        programs(&["munge", "unmunge"])?;
-        let hosts = NetLab::up(3, &[])?;
-        let cluster = SlurmLab::on(&hosts)?;
-        let folder = Folder::new();
-        let mut srun = cluster.with(hosts.exec(1, "srun"));
-        srun.args(["-N2", "-n2", "-w", "node[1-2]", "--mpi=none", "sh", "-c", &folder.script("SLURM_PROCID", "")]);
-        let mut job = Running::start(srun);
-        attacked(&hosts, &folder, &mut job, &SLURM);
-        assert_unharmed(&job.ended(LIMIT), ["node1", "node2"]);
-        Ok(())
-    });
+    needed!(programs(&["munge", "unmunge"]));
+    let hosts = needed!(NetLab::up(3, &[]));
+    let cluster = needed!(SlurmLab::on(&hosts));
+    let folder = Folder::new();
+    let mut job = Running::start(cluster.with(hosts.exec(1, "srun")).args([
+        "-N2",
+        "-n2",
+        "-w",
+        "node[1-2]",
+        "--mpi=none",
+        "sh",
+        "-c",
+        &folder.script("SLURM_PROCID", ""),
+    ]));
+    attacked(&hosts, &folder, &mut job, &SLURM);
+    assert_unharmed(&job.ended(LIMIT), ["node1", "node2"]);
 }
 
 /// Ranks with torchrun's variables that were set by hand: rank 0 on host 1, rank 1 on `second`.
@@ -307,52 +306,43 @@ fn by_hand(hosts: &NetLab, folder: &Folder, second: usize, variables: &[(&str, &
 
 #[test]
 fn a_stranger_at_a_job_with_a_file() {
-    unless_skipped(|| {
-        let hosts = NetLab::up(3, &[])?;
-        let folder = Folder::new();
-        let [mut zero, mut one] = by_hand(&hosts, &folder, 1, &[("LOCAL_WORLD_SIZE", "2")]);
-        attacked(&hosts, &folder, &mut zero, &TORCHRUN);
-        assert_unharmed(&zero.ended(LIMIT), ["h1", "h1"]);
-        assert!(one.ended(LIMIT).status.success());
-        Ok(())
-    });
+    let hosts = needed!(NetLab::up(3, &[]));
+    let folder = Folder::new();
+    let [mut zero, mut one] = by_hand(&hosts, &folder, 1, &[("LOCAL_WORLD_SIZE", "2")]);
+    attacked(&hosts, &folder, &mut zero, &TORCHRUN);
+    assert_unharmed(&zero.ended(LIMIT), ["h1", "h1"]);
+    assert!(one.ended(LIMIT).status.success());
 }
 
 #[test]
 fn a_stranger_who_records_or_passes_on_what_a_rank_with_busbw_token_says() {
-    unless_skipped(|| {
-        let hosts = NetLab::up(3, &[])?;
-        let folder = Folder::new();
-        let [mut zero, mut one] = by_hand(&hosts, &folder, 2, &[("BUSBW_TOKEN", TOKEN)]);
-        let target = Target::find(&folder, &mut zero, &TORCHRUN);
-        let token: Token = TOKEN.parse().expect("a token");
-        hosts.within(ELSEWHERE, || replay(&target, token));
-        hosts.within(ELSEWHERE, || relay(&target, token));
-        attacked(&hosts, &folder, &mut zero, &TORCHRUN);
-        assert_unharmed(&zero.ended(LIMIT), ["h1", "h2"]);
-        assert!(one.ended(LIMIT).status.success());
-        Ok(())
-    });
+    let hosts = needed!(NetLab::up(3, &[]));
+    let folder = Folder::new();
+    let [mut zero, mut one] = by_hand(&hosts, &folder, 2, &[("BUSBW_TOKEN", TOKEN)]);
+    let target = Target::find(&folder, &mut zero, &TORCHRUN);
+    let token: Token = TOKEN.parse().expect("a token");
+    hosts.within(ELSEWHERE, || replay(&target, token));
+    hosts.within(ELSEWHERE, || relay(&target, token));
+    attacked(&hosts, &folder, &mut zero, &TORCHRUN);
+    assert_unharmed(&zero.ended(LIMIT), ["h1", "h2"]);
+    assert!(one.ended(LIMIT).status.success());
 }
 
 /// What is left where ranks share no secret: he comes in with what he has guessed, and rank 0 has said so.
 #[test]
 fn a_stranger_at_a_job_without_a_secret() {
-    unless_skipped(|| {
-        let hosts = NetLab::up(3, &[])?;
-        let folder = Folder::new();
-        let [mut zero, mut one] = by_hand(&hosts, &folder, 2, &[]);
-        let target = Target::find(&folder, &mut zero, &TORCHRUN);
-        let [old, today, _] = target.guesses();
-        let tried = |token| {
-            hosts.within(ELSEWHERE, || connector(token, target.address).run(&mut target.connect(), PATIENCE).is_ok())
-        };
-        assert_eq!([tried(old), tried(today)], [false, true]);
-        folder.go();
-        let (zero, one) = (zero.ended(LIMIT), one.ended(LIMIT));
-        assert!(zero.status.success() && one.status.success(), "{zero:?} {one:?}");
-        assert_eq!(zero.stderr.matches("anyone who knows this job's id can join it").count(), 1, "{zero:?}");
-        assert!(!one.stderr.contains("anyone who knows"), "{one:?}");
-        Ok(())
-    });
+    let hosts = needed!(NetLab::up(3, &[]));
+    let folder = Folder::new();
+    let [mut zero, mut one] = by_hand(&hosts, &folder, 2, &[]);
+    let target = Target::find(&folder, &mut zero, &TORCHRUN);
+    let [old, today, _] = target.guesses();
+    let tried = |token| {
+        hosts.within(ELSEWHERE, || connector(token, target.address).run(&mut target.connect(), PATIENCE).is_ok())
+    };
+    assert_eq!([tried(old), tried(today)], [false, true]);
+    folder.go();
+    let (zero, one) = (zero.ended(LIMIT), one.ended(LIMIT));
+    assert!(zero.status.success() && one.status.success(), "{zero:?} {one:?}");
+    assert_eq!(zero.stderr.matches("anyone who knows this job's id can join it").count(), 1, "{zero:?}");
+    assert!(!one.stderr.contains("anyone who knows"), "{one:?}");
 }

@@ -2,15 +2,13 @@
 
 use crate::support::command::BUSBW;
 use crate::support::lab::NetLab;
-use crate::support::process::{Running, signal};
-use crate::support::skip::{Skip, root_folder, unless_skipped};
+use crate::support::process::{LIMIT, Running, signal};
+use crate::support::skip::{Skip, needed, root_folder};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-/// Starting PyTorch six times on a small machine takes a while.
-const LIMIT: Duration = Duration::from_secs(180);
 const HOSTS: usize = 3;
 const RANKS: usize = 2;
 /// Rank 4 is the first on host 3.
@@ -97,51 +95,43 @@ fn told(what: &str, since: Instant, line: &str) {
 
 #[test]
 fn a_host_whose_cable_is_cut_is_named() {
-    unless_skipped(|| {
-        let lab = NetLab::up(HOSTS, &[])?;
-        let mut job = Job::start(&lab, "cut")?;
-        job.victim();
-        let since = Instant::now();
-        lab.link_down(3);
-        for host in [1, 2, 3] {
-            let line = job.named(host);
-            told("cut", since, &line);
-            assert!(line.starts_with("Host h3 "), "host {host}: {line}");
-        }
-        assert!(job.explained().starts_with("FAILED  Host h3 (ranks 4, 5)"), "{}", job.explained());
-        Ok(())
-    });
+    let lab = needed!(NetLab::up(HOSTS, &[]));
+    let mut job = needed!(Job::start(&lab, "cut"));
+    job.victim();
+    let since = Instant::now();
+    lab.link_down(3);
+    for host in [1, 2, 3] {
+        let line = job.named(host);
+        told("cut", since, &line);
+        assert!(line.starts_with("Host h3 "), "host {host}: {line}");
+    }
+    assert!(job.explained().starts_with("FAILED  Host h3 (ranks 4, 5)"), "{}", job.explained());
 }
 
 #[test]
 fn a_rank_that_is_stopped_raises_or_sleeps_is_named_on_its_host() {
-    unless_skipped(|| {
-        let lab = NetLab::up(HOSTS, &[])?;
-        for (what, says) in [
-            ("stop", "Rank 4 on h3 is stopped"),
-            ("raise", "Rank 4 on h3 failed"),
-            ("sleep", "Rank 4 on h3 is elsewhere"),
-        ] {
-            let mut job = Job::start(&lab, what)?;
-            let victim = job.victim();
-            let since = Instant::now();
-            if what == "stop" {
-                signal(victim, "STOP");
-            }
-            let line = job.named(3);
-            told(what, since, &line);
-            assert!(line.starts_with(says), "{what}: {line}");
-            if what == "raise" {
-                assert!(line.contains("ValueError"), "{line}");
-            }
-            // The other hosts see that they wait, and that the fault is none of theirs.
-            if what != "raise" {
-                let line = job.named(1);
-                assert!(!line.contains("Rank 0") && !line.contains("Rank 1"), "{what}: {line}");
-            }
-            assert!(job.explained().contains(says), "{what}: {}", job.explained());
-            signal(victim, "CONT");
+    let lab = needed!(NetLab::up(HOSTS, &[]));
+    for (what, says) in
+        [("stop", "Rank 4 on h3 is stopped"), ("raise", "Rank 4 on h3 failed"), ("sleep", "Rank 4 on h3 is elsewhere")]
+    {
+        let mut job = needed!(Job::start(&lab, what));
+        let victim = job.victim();
+        let since = Instant::now();
+        if what == "stop" {
+            signal(victim, "STOP");
         }
-        Ok(())
-    });
+        let line = job.named(3);
+        told(what, since, &line);
+        assert!(line.starts_with(says), "{what}: {line}");
+        if what == "raise" {
+            assert!(line.contains("ValueError"), "{line}");
+        }
+        // The other hosts see that they wait, and that the fault is none of theirs.
+        if what != "raise" {
+            let line = job.named(1);
+            assert!(!line.contains("Rank 0") && !line.contains("Rank 1"), "{what}: {line}");
+        }
+        assert!(job.explained().contains(says), "{what}: {}", job.explained());
+        signal(victim, "CONT");
+    }
 }

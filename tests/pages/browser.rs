@@ -2,7 +2,7 @@
 //! mouse and keys, dark, light and printed. Pictures are kept in target/screenshots, for a person to compare.
 
 use crate::chromium::{Chromium, Page, album};
-use crate::skip::root_folder;
+use crate::skip::{needed, root_folder};
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -42,10 +42,7 @@ const MOST_BYTES: usize = 1_000_000;
 
 #[test]
 fn pages_of_real_runs_and_cases_work_in_a_browser() {
-    let chromium = match Chromium::start() {
-        Ok(chromium) => chromium,
-        Err(skip) => return skip.say(),
-    };
+    let chromium = needed!(Chromium::start());
     for case in &CASES {
         println!("{}", case.input);
         let inputs = case.files();
@@ -69,10 +66,7 @@ fn pages_of_real_runs_and_cases_work_in_a_browser() {
 
 #[test]
 fn curves_of_several_tables_stand_on_one_axis() {
-    let chromium = match Chromium::start() {
-        Ok(chromium) => chromium,
-        Err(skip) => return skip.say(),
-    };
+    let chromium = needed!(Chromium::start());
     let runs = ["runs/h20-2x8-ib/run.log", "runs/h20-2x8-tcp/run.log"].map(|run| data().join(run));
     let file = album().join("two-runs.html");
     fs::write(&file, explain("html", &runs)).expect("the page can be kept");

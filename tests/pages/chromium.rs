@@ -25,9 +25,6 @@ pub struct Chromium {
 
 impl Chromium {
     /// Starts a browser.
-    ///
-    /// # Panics
-    /// It does not start although it is installed.
     pub fn start() -> Result<Self, Skip> {
         let program = NAMES.iter().find_map(|name| find(name));
         let program = program.ok_or(Skip("chromium is missing; make setup installs it".into()))?;
@@ -70,7 +67,6 @@ impl Chromium {
 pub struct Page(Arc<Tab>);
 
 impl Page {
-    /// The value of an expression in the page.
     pub fn value(&self, expression: &str) -> Value {
         self.evaluated(expression, false)
     }

@@ -3,7 +3,7 @@
 
 use crate::browser::busbw;
 use crate::chromium::{Chromium, Page};
-use crate::skip::{Skip, root_folder};
+use crate::skip::{Skip, needed, root_folder};
 use serde_json::Value;
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -17,10 +17,7 @@ const SLICES: &str = "select process.name as rank, slice.name as name, count(*) 
 
 #[test]
 fn perfettos_trace_processor_reads_a_trace_of_profile() {
-    let (chromium, ui) = match Chromium::start().and_then(|chromium| Ok((chromium, Ui::serve()?))) {
-        Ok(both) => both,
-        Err(skip) => return skip.say(),
-    };
+    let (chromium, ui) = needed!(Chromium::start().and_then(|chromium| Ok((chromium, Ui::serve()?))));
     let folder = tempfile::tempdir().expect("a temporary folder can be made");
     let (trace, profile) = (folder.path().join("trace.json"), folder.path().join("profile.json"));
     let mut command = Command::new(busbw());

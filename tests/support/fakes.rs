@@ -17,9 +17,6 @@ pub struct Fakes {
 
 impl Fakes {
     /// Builds the libraries; NCCL's is of `version` (`22707`), with further definitions.
-    ///
-    /// # Panics
-    /// The compiler does not take them.
     pub fn build(version: &str, definitions: &[&str]) -> Result<Self, Skip> {
         let more: Vec<String> = definitions.iter().map(|definition| format!("-D{definition}")).collect();
         let fakes = Self::built("libcuda.so.1", "libnccl.so.2", version, &more)?;
@@ -28,9 +25,6 @@ impl Fakes {
     }
 
     /// AMD's instead: HIP, and RCCL of ROCm 6.3.
-    ///
-    /// # Panics
-    /// As of [`Fakes::build`].
     pub fn of_amd() -> Result<Self, Skip> {
         Self::built("libamdhip64.so.6", "librccl.so.1", "22105", &["-includehip_names.h".into()])
     }
@@ -61,7 +55,6 @@ impl Fakes {
         NEWEST_FAKES.get(|| Fakes::build(NEWEST, &[]))
     }
 
-    /// Where they are.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }

@@ -31,18 +31,12 @@ impl Guest {
     /// Boots the guest and runs these lines for `sh` one after the other, each in a shell of its own: booting takes as long
     /// as most tests. `files` are carried along, programs with the libraries that they link, to the paths they have here.
     /// One guest at a time runs on the machine. It is gone afterwards, and when the test is killed.
-    ///
-    /// # Panics
-    /// The guest does not boot although nothing that it needs is missing, or does not finish in time.
     pub fn run<const N: usize>(files: &[&Path], lines: [&str; N]) -> Result<[Step; N], Skip> {
         let steps = Self::run_all(files, &lines)?;
         Ok(steps.try_into().expect("every line was run"))
     }
 
     /// [`Guest::run`] for lines that are counted when it runs.
-    ///
-    /// # Panics
-    /// As [`Guest::run`].
     pub fn run_all(files: &[&Path], lines: &[&str]) -> Result<Vec<Step>, Skip> {
         programs(&PROGRAMS)?;
         kernel()?;

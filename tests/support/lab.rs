@@ -22,9 +22,6 @@ pub struct NetLab {
 
 impl NetLab {
     /// Brings up a lab. `options` are those of `tests/lab/netlab up`.
-    ///
-    /// # Panics
-    /// The lab does not come up although nothing that it needs is missing.
     pub fn up(hosts: usize, options: &[&str]) -> Result<Self, Skip> {
         root()?;
         programs(&["ip", "tc", "nft", "unshare"])?;
@@ -43,7 +40,6 @@ impl NetLab {
         command
     }
 
-    /// The same command, on a host.
     pub fn wrap(&self, host: usize, inner: &Command) -> Command {
         let mut command = self.exec(host, inner.get_program());
         command.args(inner.get_args());
@@ -53,9 +49,6 @@ impl NetLab {
     }
 
     /// Does something in a thread whose sockets are a host's.
-    ///
-    /// # Panics
-    /// The lab has no such host.
     pub fn within<T: Send>(&self, host: usize, work: impl FnOnce() -> T + Send) -> T {
         let namespace = File::open(format!("/run/netns/busbw-lab{NET_LAB}-h{host}")).expect("a host of the lab");
         let enter = || {
@@ -78,7 +71,6 @@ impl NetLab {
         command
     }
 
-    /// The address of a host.
     pub fn address(host: usize) -> String {
         format!("10.77.0.{host}")
     }
@@ -119,26 +111,17 @@ pub struct SlurmLab {
 
 impl SlurmLab {
     /// Brings up a cluster.
-    ///
-    /// # Panics
-    /// The cluster does not come up although nothing that it needs is missing.
     pub fn up(nodes: usize) -> Result<Self, Skip> {
         Self::started(&[&nodes.to_string()], "")
     }
 
     /// As `up`, with more lines for slurm.conf.
-    ///
-    /// # Panics
-    /// As `up`.
     pub fn with_more(nodes: usize, lines: &str) -> Result<Self, Skip> {
         Self::started(&[&nodes.to_string()], lines)
     }
 
     /// Brings up a cluster whose nodes are the hosts of a net lab, as jobs that meet over a network need it. Its commands work
     /// on host 1. To be dropped before the net lab.
-    ///
-    /// # Panics
-    /// As `up`.
     pub fn on(hosts: &NetLab) -> Result<Self, Skip> {
         Self::started(&[&hosts.hosts.to_string(), "--on-net-lab"], "")
     }

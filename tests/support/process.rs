@@ -1,13 +1,17 @@
 //! Commands under test: started with a marker, watched while they run, ended in time, and searched for what they left.
 
+use std::borrow::BorrowMut;
 use std::fs;
 use std::io::Read;
 use std::os::unix::process::CommandExt as _;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+
+/// No run of a test takes longer, on a machine however busy.
+pub const LIMIT: Duration = Duration::from_secs(300);
 
 /// The variable by which processes of one run are found again, whoever started them.
 const MARKER: &str = "BUSBW_TEST_RUN";
@@ -42,14 +46,39 @@ pub struct Ended {
     pub stderr: String,
 }
 
-/// The answer on standard output.
-pub fn json(ended: &Ended) -> serde_json::Value {
-    serde_json::from_str(&ended.stdout).unwrap_or_else(|error| panic!("{error}: {ended:?}"))
+impl Ended {
+    pub fn of(output: Output) -> Self {
+        let [stdout, stderr] = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+        Ended { status: output.status, stdout, stderr }
+    }
+
+    pub fn code(&self) -> Option<i32> {
+        self.status.code()
+    }
+
+    /// What it printed, where it ended well.
+    pub fn printed(&self) -> &str {
+        assert!(self.status.success(), "{self:?}");
+        &self.stdout
+    }
+
+    /// Bad usage or bad input: exit status 2, no answer, and this among what it says, which is given.
+    pub fn refused(&self, says: &str) -> &str {
+        assert_eq!((self.code(), self.stdout.as_str()), (Some(2), ""), "{says}: {self:?}");
+        assert!(self.stderr.contains(says), "{says}: {self:?}");
+        &self.stderr
+    }
+
+    pub fn refused_in_a_line(&self, says: &str) {
+        let said = self.refused(says);
+        assert!(said.starts_with("busbw: ") && said.lines().count() == 1, "one line, not {said}");
+    }
 }
 
 impl Running {
     /// Starts a command in a process group of its own.
-    pub fn start(mut command: Command) -> Self {
+    pub fn start(mut command: impl BorrowMut<Command>) -> Self {
+        let command = command.borrow_mut();
         // Tests of one process start several.
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let marker = format!("{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
@@ -69,27 +98,18 @@ impl Running {
     }
 
     /// Waits until `look` finds something in the command's standard output.
-    ///
-    /// # Panics
-    /// The command ends before, or `limit` passes.
     pub fn until<T>(&mut self, limit: Duration, what: &str, look: impl Fn(&str) -> Option<T>) -> T {
         let out = Arc::clone(&self.out.bytes);
         self.retry(limit, what, || look(&text(&out)))
     }
 
     /// Waits until `look` finds something in the command's standard error.
-    ///
-    /// # Panics
-    /// The command ends before, or `limit` passes.
     pub fn until_said<T>(&mut self, limit: Duration, what: &str, look: impl Fn(&str) -> Option<T>) -> T {
         let err = Arc::clone(&self.err.bytes);
         self.retry(limit, what, || look(&text(&err)))
     }
 
     /// Waits until `attempt` succeeds.
-    ///
-    /// # Panics
-    /// The command ends before, or `limit` passes.
     pub fn retry<T>(&mut self, limit: Duration, what: &str, mut attempt: impl FnMut() -> Option<T>) -> T {
         let since = Instant::now();
         loop {
@@ -110,9 +130,6 @@ impl Running {
     }
 
     /// Waits until the command has ended.
-    ///
-    /// # Panics
-    /// It has not within `limit`.
     pub fn ended(&mut self, limit: Duration) -> Ended {
         let since = Instant::now();
         let status = loop {
@@ -131,9 +148,6 @@ impl Running {
     }
 
     /// Waits until no process of the run whose program ends in `program` is left.
-    ///
-    /// # Panics
-    /// One is left after `limit`.
     pub fn gone(&self, program: &str, limit: Duration) {
         let since = Instant::now();
         loop {
@@ -190,10 +204,7 @@ impl Drop for Running {
 }
 
 /// Starts a command and waits for its end.
-///
-/// # Panics
-/// It has not ended within `limit`.
-pub fn run(command: Command, limit: Duration) -> Ended {
+pub fn run(command: impl BorrowMut<Command>, limit: Duration) -> Ended {
     Running::start(command).ended(limit)
 }
 

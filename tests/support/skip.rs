@@ -33,12 +33,18 @@ impl Skip {
     }
 }
 
-/// Runs a test that needs what may be missing, or says why it cannot run here.
-pub fn unless_skipped(test: impl FnOnce() -> Result<(), Skip>) {
-    if let Err(skip) = test() {
-        skip.say();
-    }
+/// What a test needs, or the end of the test: it says why it cannot run here.
+#[allow(unused_macros, reason = "tests of other programs use it")]
+macro_rules! needed {
+    ($found:expr) => {
+        match $found {
+            Ok(found) => found,
+            Err(skip) => return skip.say(),
+        }
+    };
 }
+#[allow(unused_imports, reason = "tests of other programs use it")]
+pub(crate) use needed;
 
 /// The top of the repository.
 pub fn root_folder() -> PathBuf {
@@ -47,7 +53,6 @@ pub fn root_folder() -> PathBuf {
     top.and_then(|folder| folder.canonicalize().ok()).expect("the tests run where they were built")
 }
 
-/// Where a program is.
 pub fn find(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let system = ["/usr/sbin", "/sbin"].map(PathBuf::from);
@@ -64,7 +69,6 @@ pub fn programs(names: &[&str]) -> Result<(), Skip> {
     }
 }
 
-/// The C compiler that is there.
 pub fn c_compiler() -> Result<PathBuf, Skip> {
     let found = ["cc", "gcc", "clang"].into_iter().find_map(find);
     found.ok_or_else(|| Skip("there is no C compiler (cc, gcc or clang)".into()))

@@ -13,9 +13,6 @@ pub struct Tree(TempDir);
 
 impl Tree {
     /// Unpacks `tests/data/trees/NAME.tree`.
-    ///
-    /// # Panics
-    /// The text is no tree, or cannot be unpacked.
     pub fn unpack(name: &str) -> Self {
         let tree = Tree(tempfile::tempdir().expect("a temporary folder can be made"));
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/trees").join(format!("{name}.tree"));
@@ -33,7 +30,6 @@ impl Tree {
         tree
     }
 
-    /// Where it is.
     pub fn path(&self) -> &Path {
         self.0.path()
     }

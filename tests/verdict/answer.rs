@@ -73,7 +73,6 @@ impl Answer {
         busbw_report::text::explain(&self.run, &self.diagnosis, &busbw_report::text::Style::default())
     }
 
-    /// The answer as JSON.
     pub fn json(&self) -> serde_json::Value {
         serde_json::from_str(&busbw_report::json::explain(&self.run, &self.diagnosis)).unwrap()
     }

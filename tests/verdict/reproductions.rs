@@ -12,7 +12,6 @@ struct Case {
     input: Vec<String>,
     #[serde(default)]
     args: Vec<String>,
-    /// Any of these verdicts.
     verdict: Option<Vec<String>>,
     /// Any of these codes in the first finding.
     first: Option<Vec<String>>,

@@ -20,7 +20,6 @@ struct Stretch {
 pub struct Agreement {
     /// The same algorithm and protocol.
     pub both: usize,
-    /// The same algorithm.
     pub algorithm: usize,
     /// Choices in all.
     pub of: usize,

@@ -77,7 +77,6 @@ pub struct Accuracy {
     pub after: f64,
     /// What it should be.
     pub goal: f64,
-    /// Whether it is.
     pub met: bool,
 }
 

@@ -79,7 +79,6 @@ fn place(time: f64) -> f64 {
 
 /// Width of the picture of bands.
 const WIDTH: f64 = 640.0;
-/// Its height.
 const HEIGHT: f64 = 320.0;
 /// Powers of two of the size, across.
 const SIZES: (f64, f64) = (3.0, 34.0);

@@ -154,7 +154,6 @@ impl CommandResult {
     }
 }
 
-/// The table of a report.
 pub fn print_table(report: &Report) -> String {
     let mut text = String::new();
     let file = &report.file;

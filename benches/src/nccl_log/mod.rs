@@ -58,7 +58,6 @@ pub struct Shape {
     pub cut: bool,
 }
 
-/// What was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Written {
     /// Size of the log.
@@ -121,9 +120,6 @@ impl Shape {
 /// assert_eq!((written.bytes, written.communicators), (log.len() as u64, 1));
 /// # Ok::<(), busbw_benches::nccl_log::GenerateError>(())
 /// ```
-///
-/// # Errors
-/// The shape is impossible, or `out` fails.
 pub fn write_log(shape: &Shape, out: &mut dyn Write) -> Result<Written, GenerateError> {
     shape.check()?;
     let mut out = Counter { inner: io::BufWriter::with_capacity(1 << 20, out), bytes: 0 };

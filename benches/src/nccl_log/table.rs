@@ -91,7 +91,6 @@ fn header(label: &str, first: [&str; 5], half: [&str; 4], out: &mut dyn Write) -
     writeln!(out, " {:>20}", "")
 }
 
-/// Writes the footer.
 pub(super) fn footer(comm: &Communicator<'_>, mean_busbw_gbs: f64, out: &mut dyn Write) -> io::Result<()> {
     let label = comm.label(0);
     writeln!(out, "{label}# Out of bounds values : 0 OK")?;

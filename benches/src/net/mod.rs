@@ -29,7 +29,6 @@ const GRID: [(u32, u32); 6] = [(1, 1), (1, 4), (2, 2), (4, 1), (4, 4), (8, 2)];
 /// A network between the hosts.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct Network {
-    /// Its name.
     pub name: &'static str,
     #[serde(skip)]
     options: &'static [&'static str],

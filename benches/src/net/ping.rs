@@ -26,9 +26,6 @@ impl Ways {
 }
 
 /// Answers until the asker leaves.
-///
-/// # Errors
-/// The address cannot be listened on, or the connection fails.
 pub fn answer(address: &str, ways: Ways) -> io::Result<()> {
     serve(&TcpListener::bind((address, PORT))?, ways)
 }

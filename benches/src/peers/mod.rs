@@ -19,7 +19,6 @@ use std::collections::BTreeMap;
 /// What a case's contestants took: for each of them and each size, one time per repetition.
 #[derive(Debug)]
 pub struct Measured {
-    /// What was measured.
     pub case: Case,
     /// The iterations that each contestant ran.
     pub plan: Plan,
@@ -29,9 +28,6 @@ pub struct Measured {
 
 /// Measures one case: a short turn of everybody from which the number of iterations follows, then `repetitions` rounds.
 /// Every round begins with another contestant, so that nobody always runs behind the same one.
-///
-/// # Errors
-/// A contestant fails, or the lab does not come up.
 pub fn measure(case: Case, kit: &Kit, repetitions: usize, mut progress: impl FnMut(&str)) -> Outcome<Measured> {
     let labs = case.labs(&kit.root)?;
     let busy = Busy::per_core(case.busy);

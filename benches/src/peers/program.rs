@@ -83,9 +83,6 @@ impl Program {
     }
 
     /// The jobs, one after the other, that measure `steps`.
-    ///
-    /// # Errors
-    /// A port or a file cannot be had.
     pub fn jobs(self, case: &Case, steps: &[Step], kit: &Kit, lab: Option<&Lab>) -> Outcome<Vec<Job>> {
         Ok(match self {
             Program::Busbw => {

@@ -51,7 +51,6 @@ pub struct Contestant {
     /// Its name in tables.
     pub name: &'static str,
     pub program: Program,
-    /// Where it runs.
     pub place: RunsOn,
 }
 
@@ -73,7 +72,6 @@ pub struct Case {
     /// The scenario that it belongs to.
     pub scenario: &'static str,
     pub collective: Collective,
-    /// How many ranks.
     pub ranks: u32,
     /// Loops that compute on every core meanwhile.
     pub busy: usize,

@@ -23,9 +23,6 @@ const LOOK_AGAIN: Duration = Duration::from_millis(20);
 const REPEATED_LINES: usize = 8;
 
 /// Runs the jobs of a contestant for `steps`.
-///
-/// # Errors
-/// A job fails, takes too long, or prints no time for a size.
 pub fn take(contestant: &Contestant, case: &Case, steps: &[Step], kit: &Kit, labs: &[(RunsOn, Lab)]) -> Outcome<Times> {
     let lab = labs.iter().find(|(place, _)| *place == contestant.place).map(|(_, lab)| lab);
     let mut times = Times::new();

@@ -36,7 +36,6 @@ pub enum Case {
 }
 
 impl Case {
-    /// All of them.
     pub const ALL: [Case; 3] = [Case::RingAndTree, Case::ManySeeds, Case::ManySeedsScattered];
 
     /// As on the command line.

@@ -34,7 +34,6 @@ fn generate(shape: &Shape) -> String {
     String::from_utf8(log).unwrap()
 }
 
-/// The word after `key` in a line.
 fn word_after<'a>(line: &'a str, key: &str) -> Option<&'a str> {
     line.split_once(key)?.1.split_whitespace().next()
 }

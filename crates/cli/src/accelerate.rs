@@ -104,7 +104,7 @@ Exit status:
 pub fn run(flags: &Accelerate) -> Result<ExitCode, String> {
     let answer = Acceleration::of(&flags.question());
     let style = flags.look.style(flags.output.file());
-    let json = |out: &mut dyn Write| json::write_accelerate(&answer, out);
+    let json = |out: &mut dyn Write| json::write(&answer, out);
     output::answer(&flags.output, json, |_, out| out.write_all(text::accelerate(&answer, &style).as_bytes()))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -152,7 +152,7 @@ pub fn run(flags: &Advise) -> Result<ExitCode, String> {
         told(&mut advised, seen, &known, book.faults());
     }
     let style = flags.screen.style(flags.output.file());
-    let json = |out: &mut dyn Write| json::write_advise(&advised, out);
+    let json = |out: &mut dyn Write| json::write(&advised, out);
     output::answer(&flags.output, json, |_, out| out.write_all(text::advise(&advised, &style).as_bytes()))?;
     Ok(ExitCode::from(status(&advised)))
 }

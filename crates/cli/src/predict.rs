@@ -33,7 +33,7 @@ pub fn run(flags: &Predict) -> Result<ExitCode, String> {
     };
     let prediction = Prediction { calibrated, ..predicted };
     let style = flags.look.style(flags.output.file());
-    let json = |out: &mut dyn Write| json::write_predict(&prediction, out);
+    let json = |out: &mut dyn Write| json::write(&prediction, out);
     output::answer(&flags.output, json, |format, out| match format {
         Format::Html => output::page(out, &html::predict(&cluster, &prediction)),
         _ => out.write_all(text::predict(&cluster, &prediction, &style).as_bytes()),
@@ -61,7 +61,6 @@ fn takes_a_load(collective: Collective) -> bool {
     matches!(collective, Collective::AllToAll | Collective::AllToAllV)
 }
 
-/// The load that `--load` names.
 pub fn load(named: &str, ranks: usize) -> Result<Load, String> {
     Load::named(named, ranks, |file| fs::read_to_string(file)).map_err(|error| format!("--load {named}: {error}"))
 }

@@ -79,7 +79,7 @@ fn predicted(
     let collective = wanted.or(cluster.collective).unwrap_or(Collective::AllReduce);
     let sizes: Vec<Bytes> = sizes.into_iter().map(Bytes).collect();
     let prediction = busbw_predict::predict(&cluster, collective, &sizes);
-    Ok(text(|out| json::write_predict(&prediction, out)))
+    Ok(text(|out| json::write(&prediction, out)))
 }
 
 fn compared(paths: &[PathBuf], collective: Option<&str>, anyway: bool) -> Result<String, Failure> {

@@ -19,7 +19,7 @@ mod promise;
 mod stage;
 
 use self::page::Page;
-use crate::support::skip;
+use crate::support::skip::{self, needed};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
@@ -57,10 +57,7 @@ fn walk(name: &str) {
     let markdown = std::fs::read_to_string(folder().join(format!("{name}.md"))).expect("the page is there");
     let page = Page::read(&markdown).unwrap_or_else(|error| panic!("{shown}:{error}"));
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    let printed = match stage::play(&page.needs, &page.commands) {
-        Ok(printed) => printed,
-        Err(skip) => return skip.say(),
-    };
+    let printed = needed!(stage::play(&page.needs, &page.commands));
     let broken = page.commands.iter().zip(printed).filter_map(|(command, printed)| {
         let why = command.promise.broken_by(&printed.text, printed.status)?;
         Some(format!("{shown}:{}: $ {}\n{why}", command.line, command.text))

@@ -49,10 +49,6 @@ pub struct Command {
 }
 
 impl Page {
-    /// Reads a page.
-    ///
-    /// # Errors
-    /// The line and what is wrong there.
     pub fn read(markdown: &str) -> Result<Self, String> {
         let mut needs = None;
         let mut commands = Vec::new();

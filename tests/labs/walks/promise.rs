@@ -47,9 +47,6 @@ enum Kind {
 
 impl Promise {
     /// Reads what stands behind a command on a page.
-    ///
-    /// # Errors
-    /// The last line starts as an exit status does, and is none.
     pub fn read(output: &[&str], wording: Wording) -> Result<Self, String> {
         let output = without_empty_end(output);
         let (output, status) = match output.split_last() {

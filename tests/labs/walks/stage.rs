@@ -30,9 +30,6 @@ pub struct Printed {
 }
 
 /// Runs a page's commands one after the other, in a fresh folder.
-///
-/// # Errors
-/// What the page needs is not here.
 pub fn play(needs: &Needs, commands: &[Command]) -> Result<Vec<Printed>, Skip> {
     let (python, programs): (Vec<&str>, Vec<&str>) =
         needs.programs.iter().map(String::as_str).partition(|name| *name == PYTHON);

@@ -101,7 +101,7 @@ pub fn run(flags: &Profile) -> Result<ExitCode, Refusal> {
         expect(&mut profile, cluster);
     }
     let style = flags.look.style(flags.output.file());
-    let json = |out: &mut dyn Write| json::write_profile(&profile, out);
+    let json = |out: &mut dyn Write| json::write(&profile, out);
     output::answer(&flags.output, json, |format, out| match format {
         Format::Html => output::page(out, &html::profile(&profile)),
         _ => out.write_all(text::profile(&profile, &style).as_bytes()),

@@ -1,6 +1,6 @@
 //! `busbw watch --attach`: looks on a job that runs on this host.
 
-use super::{Watch, folder, host_name, judge, recordings, serve, server, settings};
+use super::{Watch, folder, host_name, judge, recordings, serve, server, settings, shown_in};
 use crate::output::Refusal;
 use busbw_model::Watched;
 use busbw_model::answer::Document;
@@ -30,10 +30,7 @@ pub fn run(flags: &Watch) -> Result<ExitCode, Refusal> {
         _ if on_screen => View::Screen(Box::new(Screen::take().map_err(|error| error.to_string())?)),
         _ => View::Text(Blocks::default()),
     };
-    let out: Box<dyn Write> = match flags.output.file() {
-        Some(path) => Box::new(File::create(path).map_err(|error| format!("{}: {error}", path.display()))?),
-        None => Box::new(io::stdout()),
-    };
+    let out = shown_in(flags)?;
     let stop = Stop::on_signals().map_err(|error| error.to_string())?;
     let mut looking = Looking {
         stop,

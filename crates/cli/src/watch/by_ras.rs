@@ -1,12 +1,11 @@
 //! `busbw watch --ras`: what NCCL's RAS tells of a job, from any host that reaches it.
 
-use super::{Watch, folder, host_name, judge};
+use super::{Watch, folder, host_name, judge, shown_in};
 use crate::output::Refusal;
 use busbw_monitor::Stop;
 use busbw_watch::session::say;
 use busbw_watch::{Progress, Standstill, ras};
-use std::fs::File;
-use std::io::{self, Write};
+use std::io::Write;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -19,10 +18,7 @@ pub fn run(flags: &Watch, address: &str) -> Result<ExitCode, Refusal> {
     }
     let address = ras::address(address);
     let folder = folder(flags, &host_name())?;
-    let mut out: Box<dyn Write> = match flags.output.file() {
-        Some(path) => Box::new(File::create(path).map_err(|error| format!("{}: {error}", path.display()))?),
-        None => Box::new(io::stdout()),
-    };
+    let mut out = shown_in(flags)?;
     let mut stop = Stop::on_signals().map_err(|error| error.to_string())?;
     let (mut standstill, mut before, mut told) = (Standstill::new(flags.stall), None, false);
     let mut last: Option<Instant> = None;

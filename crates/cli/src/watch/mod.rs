@@ -17,6 +17,8 @@ use busbw_profile::{Agent, Recorded};
 use busbw_report::html;
 use busbw_watch::session::say;
 use busbw_watch::{Answer, Folder, Settings, Tracker, metrics};
+use std::fs::File;
+use std::io::{self, Write};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -40,6 +42,12 @@ fn settings(flags: &Watch, scope: Scope, host: String) -> Settings {
     let words: Vec<_> = flags.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     let job = (!words.is_empty()).then(|| words.join(" "));
     Settings { scope, interval: flags.sampling.interval, stall: flags.stall, host, job, ras: flags.ras.clone() }
+}
+
+/// Where what is seen is written.
+fn shown_in(flags: &Watch) -> Result<Box<dyn Write>, String> {
+    let Some(path) = flags.output.file() else { return Ok(Box::new(io::stdout())) };
+    Ok(Box::new(File::create(path).map_err(|error| format!("{}: {error}", path.display()))?))
 }
 
 /// Serves metrics, where that is asked for.

@@ -4,6 +4,7 @@
 //! between hosts. The backward pass hides some of either; that is not modelled.
 
 use crate::model::Constants;
+use busbw_model::answer::Answer;
 use busbw_model::{Bytes, GBps};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -199,7 +200,9 @@ pub struct Question {
     pub step: Option<Step>,
 }
 
-/// How long each way of averaging gradients takes, and what training makes of it.
+/// What `busbw accelerate --json` prints. Sizes are bytes; times are milliseconds (_ms); bandwidths are GB/s, 10^9 bytes per second
+/// (_gbs). No number is rounded. Readers must bear fields that are not described here: they may be added without a new schema
+/// name.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Acceleration {
     pub hosts: u32,
@@ -214,6 +217,10 @@ pub struct Acceleration {
     pub assumptions: Vec<String>,
     /// The ways over each transport, plain first. Speed-ups are over the first of all.
     pub ways: Vec<Accelerated>,
+}
+
+impl Answer for Acceleration {
+    const SCHEMA: &'static str = "busbw.accelerate/1";
 }
 
 /// A way of averaging over a transport.

@@ -3,11 +3,14 @@
 use crate::calibration::Calibrated;
 use crate::load::Busiest;
 use crate::simulation::Distribution;
+use busbw_model::answer::Answer;
 use busbw_model::{Algorithm, Bytes, Collective, GBps, Micros, Protocol};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// The expected table of a collective on a cluster.
+/// What `busbw predict --format json` prints. Sizes are bytes; times are microseconds (_us); bandwidths are GB/s, 10^9 bytes per
+/// second (_gbs). No number is rounded; a number that is not finite is null. Readers must accept fields that are not described
+/// here: they may be added without a new schema name.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Prediction {
     /// The collective.
@@ -30,6 +33,10 @@ pub struct Prediction {
     pub rings: Vec<Crossing>,
     /// One row per size.
     pub rows: Vec<PredictionRow>,
+}
+
+impl Answer for Prediction {
+    const SCHEMA: &'static str = "busbw.predict/1";
 }
 
 /// Channels of one kind of algorithm, as NCCL prints them (`Pattern 4, … nChannels 8, bw 48.0/48.0`).

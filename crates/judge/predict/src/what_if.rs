@@ -129,9 +129,6 @@ impl WhatIf {
     ];
 
     /// The cluster with the change.
-    ///
-    /// # Errors
-    /// The fabric has no such part, or the cluster is like that already.
     pub fn apply(&self, cluster: &Cluster) -> Result<Cluster, WhatIfError> {
         let mut after = cluster.clone();
         match *self {

@@ -109,9 +109,6 @@ impl Room {
     }
 
     /// As [`Data::take`].
-    ///
-    /// # Panics
-    /// There are fewer.
     #[inline]
     pub fn take(self, bytes: usize) -> Self {
         assert!(bytes <= self.len, "{bytes} bytes of a buffer that has {} more", self.len);
@@ -119,9 +116,6 @@ impl Room {
     }
 
     /// Copies `data` to the beginning.
-    ///
-    /// # Panics
-    /// It is longer.
     #[inline]
     pub(crate) fn write(self, data: Data) {
         assert!(data.len <= self.len, "{} bytes to a buffer that has {}", data.len, self.len);

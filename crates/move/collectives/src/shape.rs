@@ -59,7 +59,6 @@ impl<'a> Shape<'a> {
         matches!(self.collective, Collective::Broadcast | Collective::Scatter).then_some(self.root)
     }
 
-    /// The piece that `taker` takes from `giver`.
     pub(crate) fn piece(&self, giver: usize, taker: usize) -> Option<Piece> {
         let (bytes, root) = (self.bytes, self.root);
         let piece = |from, to| Some(Piece { from, to, bytes });

@@ -50,7 +50,6 @@ fn on_ranks<T: Send>(hosts: &[u64], algo: &str, work: impl Fn(&mut Communicator)
     })
 }
 
-/// What rank `rank` gives at `index`.
 fn given(rank: usize, index: usize) -> i32 {
     (index * 31 + rank * 7) as i32 % 1009
 }

@@ -17,7 +17,6 @@ pub enum Tool {
     Srun,
 }
 
-/// A [`Tool`], and where it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Starter {
     pub tool: Tool,
@@ -57,9 +56,6 @@ fn passed_on(names: impl IntoIterator<Item = String>) -> Vec<String> {
 
 impl Starter {
     /// Finds how jobs are started here: srun inside a Slurm allocation, else the mpirun on PATH.
-    ///
-    /// # Errors
-    /// When there is none that we know: which were looked at, and what to install.
     pub fn find(look: Lookup) -> Result<Starter> {
         let path = look("PATH").unwrap_or_default();
         let on_path = |name: &str| {

@@ -34,9 +34,6 @@ impl Group {
     }
 
     /// What every member gives, by number, to member `root`; nothing to the others.
-    ///
-    /// # Errors
-    /// When the job fails, or `root` is no member.
     pub fn gather(&mut self, root: usize, mine: &[u8]) -> Result<Vec<Vec<u8>>> {
         if root >= self.ranks.len() {
             return Err(Error::Config(format!("there is no root {root} among {} ranks", self.ranks.len())));

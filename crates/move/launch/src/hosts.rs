@@ -39,9 +39,6 @@ impl Hosts {
     }
 
     /// Checks that every host's name resolves here.
-    ///
-    /// # Errors
-    /// Names the hosts that do not.
     pub fn resolve(&self) -> Result<()> {
         let unknown = self.unknown();
         if unknown.is_empty() {

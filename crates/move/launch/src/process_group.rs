@@ -66,9 +66,6 @@ impl ProcessGroup {
     }
 
     /// What every rank gives, by number, to rank `root`; nothing to the others.
-    ///
-    /// # Errors
-    /// When the job fails, or `root` is no rank.
     pub fn gather(&mut self, root: usize, mine: &[u8]) -> Result<Vec<Vec<u8>>> {
         self.world.gather(root, mine)
     }

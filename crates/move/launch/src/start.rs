@@ -72,18 +72,12 @@ pub fn cancel_on_signal(cancel: &Arc<Cancellation>) -> Result<()> {
 
 impl Invocation {
     /// Of this program, as it was called, between two ends.
-    ///
-    /// # Errors
-    /// The system does not tell this program's path.
     pub fn of_two_ends(hosts: Option<String>, np: Option<usize>, dry_run: bool) -> Result<Self> {
         let (program, arguments) = (this_program()?, std::env::args_os().skip(1).collect());
         Ok(Invocation { hosts, fewest: 2, np, dry_run, program, arguments })
     }
 
     /// Begins. Ranks are started with the same arguments, and then find themselves to be ranks.
-    ///
-    /// # Errors
-    /// One line that says what is wrong with the hosts, or what is missing to start ranks on them.
     pub fn begin(&self, look: Lookup) -> Result<Started<JobRank>> {
         let job_rank = JobRank::detect(look)?;
         // A launcher that has started one process may have started a shell: srun does, for the shell of an allocation.

@@ -84,7 +84,6 @@ pub(crate) enum ToServer {
     Goodbye,
 }
 
-/// From the server to a rank.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum ToRank {
     /// Everyone is here.

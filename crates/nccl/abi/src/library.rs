@@ -27,29 +27,19 @@ pub type Stream = *mut c_void;
 pub struct DataType(pub c_int);
 
 impl DataType {
-    /// `ncclInt8`.
     pub const INT8: Self = DataType(0);
-    /// `ncclUint8`.
     pub const UINT8: Self = DataType(1);
-    /// `ncclInt32`.
     pub const INT32: Self = DataType(2);
-    /// `ncclUint32`.
     pub const UINT32: Self = DataType(3);
-    /// `ncclInt64`.
     pub const INT64: Self = DataType(4);
-    /// `ncclUint64`.
     pub const UINT64: Self = DataType(5);
-    /// `ncclFloat16`.
     pub const FLOAT16: Self = DataType(6);
-    /// `ncclFloat32`.
     pub const FLOAT32: Self = DataType(7);
-    /// `ncclFloat64`.
     pub const FLOAT64: Self = DataType(8);
-    /// `ncclBfloat16`.
     pub const BFLOAT16: Self = DataType(9);
-    /// `ncclFloat8e4m3`, since 2.24.
+    /// Since 2.24.
     pub const FLOAT8_E4M3: Self = DataType(10);
-    /// `ncclFloat8e5m2`, since 2.24.
+    /// Since 2.24.
     pub const FLOAT8_E5M2: Self = DataType(11);
 }
 
@@ -59,15 +49,10 @@ impl DataType {
 pub struct RedOp(pub c_int);
 
 impl RedOp {
-    /// `ncclSum`.
     pub const SUM: Self = RedOp(0);
-    /// `ncclProd`.
     pub const PROD: Self = RedOp(1);
-    /// `ncclMax`.
     pub const MAX: Self = RedOp(2);
-    /// `ncclMin`.
     pub const MIN: Self = RedOp(3);
-    /// `ncclAvg`.
     pub const AVG: Self = RedOp(4);
 }
 
@@ -162,14 +147,12 @@ impl Config {
 
 /// `ncclGetVersion`: 22707 for 2.27.7.
 pub type GetVersion = unsafe extern "C" fn(version: *mut c_int) -> NcclResult;
-/// `ncclGetUniqueId`.
 pub type GetUniqueId = unsafe extern "C" fn(id: *mut UniqueId) -> NcclResult;
 /// `ncclCommInitRankConfig`.
 pub type CommInitRankConfig =
     unsafe extern "C" fn(comm: *mut Comm, nranks: c_int, id: UniqueId, rank: c_int, config: *mut Config) -> NcclResult;
 /// `ncclCommDestroy`, `ncclCommAbort`, `ncclCommFinalize`.
 pub type CommEnd = unsafe extern "C" fn(comm: Comm) -> NcclResult;
-/// `ncclCommGetAsyncError`.
 pub type CommGetAsyncError = unsafe extern "C" fn(comm: Comm, error: *mut NcclResult) -> NcclResult;
 /// `ncclGetLastError`: what this process last warned of.
 pub type GetLastError = unsafe extern "C" fn(comm: Comm) -> *const c_char;
@@ -241,7 +224,6 @@ pub type RedOpCreatePreMulSum = unsafe extern "C" fn(
     residence: c_int,
     comm: Comm,
 ) -> NcclResult;
-/// `ncclRedOpDestroy`.
 pub type RedOpDestroy = unsafe extern "C" fn(op: RedOp, comm: Comm) -> NcclResult;
 /// `ncclMemAlloc`, since 2.19.
 pub type MemAlloc = unsafe extern "C" fn(pointer: *mut *mut c_void, bytes: usize) -> NcclResult;

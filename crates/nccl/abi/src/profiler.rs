@@ -358,7 +358,6 @@ pub type Stop = Option<unsafe extern "C" fn(handle: *mut c_void) -> NcclResult>;
 /// `recordEventState`.
 pub type RecordState =
     Option<unsafe extern "C" fn(handle: *mut c_void, state: c_int, arguments: *const StateArguments) -> NcclResult>;
-/// `finalize`.
 pub type Finalize = Option<unsafe extern "C" fn(context: *mut c_void) -> NcclResult>;
 
 /// `ncclProfiler_v1_t` to `ncclProfiler_v6_t`: they differ in the forms of two functions.

@@ -36,9 +36,6 @@ pub struct Opened {
 
 impl LibraryNames {
     /// Opens the first that is there. `given` is a path that a flag names: then only that is tried.
-    ///
-    /// # Errors
-    /// Where it was looked for, or why what is there cannot be opened.
     pub fn open(&self, given: Option<&Path>, variable: Lookup<'_>) -> Result<Opened> {
         if let Some(reason) = NO_LIBRARIES {
             return Err(Error::Static { name: self.names[0], reason });

@@ -68,9 +68,6 @@ pub enum Target {
 
 impl Nvrtc {
     /// Opens the compiler.
-    ///
-    /// # Errors
-    /// It is not there, or too old.
     pub fn open(variable: Lookup<'_>) -> Result<Self> {
         let library = WANTED.open(None, variable)?;
         let api = Api::of(&library)?;
@@ -110,9 +107,6 @@ impl Nvrtc {
     }
 
     /// Compiles `source`, with names defined as numbers.
-    ///
-    /// # Errors
-    /// What the compiler says of the source, on one line.
     pub fn compile(&self, source: &CStr, target: Target, defined: &[(&str, u64)]) -> Result<Vec<u8>> {
         let mut options = vec![match target {
             Target::Cubin(architecture) => format!("--gpu-architecture=sm_{architecture}"),

@@ -150,7 +150,6 @@ impl Case {
         self.connection(Side::First)
     }
 
-    /// A connection that `sender` sends on.
     pub fn connection(&mut self, sender: Side) -> CaseResult<End> {
         if self.side() == sender {
             let told = self.exchange(&[])?;

@@ -182,7 +182,7 @@ impl Rank<'_> {
             for _ in 0..plan.repetitions {
                 for plugin in &mut measured {
                     let step = Step::Bandwidth { bytes: size.0 as usize, duration: plan.duration };
-                    self.measure_step(plugin, step, |figures, outcome| figures.add_bandwidth(size, &outcome))?;
+                    self.measure_step(plugin, step, |figures, outcome| add_bandwidth(figures, size, &outcome))?;
                 }
             }
         }
@@ -260,31 +260,19 @@ struct Measured<'a> {
     report: &'a mut PluginReport,
 }
 
-/// What figures take from outcomes.
-trait Gather {
-    fn add_bandwidth(&mut self, size: Bytes, outcome: &[Outcome; 2]);
-}
-
-impl Gather for PluginFigures {
-    fn add_bandwidth(&mut self, size: Bytes, outcome: &[Outcome; 2]) {
-        let [
-            Outcome::Bandwidth { cpu_s_per_gb: sending, .. },
-            Outcome::Bandwidth { gb_per_s, cpu_s_per_gb: receiving },
-        ] = outcome
-        else {
-            return;
-        };
-        let row = match self.bandwidth.iter_mut().position(|row| row.size == size) {
-            Some(at) => &mut self.bandwidth[at],
-            None => {
-                self.bandwidth.push(PluginBandwidth { size, gb_per_s: Vec::new(), cpu_s_per_gb: Vec::new() });
-                let last = self.bandwidth.len() - 1;
-                &mut self.bandwidth[last]
-            }
-        };
-        row.gb_per_s.push(*gb_per_s);
-        row.cpu_s_per_gb.push(sending + receiving);
-    }
+fn add_bandwidth(figures: &mut PluginFigures, size: Bytes, outcome: &[Outcome; 2]) {
+    let [Outcome::Bandwidth { cpu_s_per_gb: sending, .. }, Outcome::Bandwidth { gb_per_s, cpu_s_per_gb: receiving }] =
+        outcome
+    else {
+        return;
+    };
+    let rows = &mut figures.bandwidth;
+    let at = rows.iter().position(|row| row.size == size).unwrap_or_else(|| {
+        rows.push(PluginBandwidth { size, gb_per_s: Vec::new(), cpu_s_per_gb: Vec::new() });
+        rows.len() - 1
+    });
+    rows[at].gb_per_s.push(*gb_per_s);
+    rows[at].cpu_s_per_gb.push(sending + receiving);
 }
 
 fn offered(endings: [Ending; 2]) -> std::result::Result<PluginOffer, UnusablePlugin> {
@@ -297,7 +285,6 @@ fn offered(endings: [Ending; 2]) -> std::result::Result<PluginOffer, UnusablePlu
     }
 }
 
-/// Whether a plugin has what a rule is about.
 fn is_about(rule: &Rule, offer: &PluginOffer) -> bool {
     match rule.run {
         Run::Network(_) => offer.network.is_some(),

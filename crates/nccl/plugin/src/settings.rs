@@ -13,9 +13,6 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 const CORES_PER_HELPER: usize = 4;
 
 /// The transport's settings.
-///
-/// # Errors
-/// For a value that is not possible; the message names the variable.
 pub(crate) fn read(variable: &dyn Fn(&str) -> Option<String>) -> Result<Config> {
     let timeout = match variable("BUSBW_NET_TIMEOUT").as_deref().map(str::trim) {
         None | Some("") => Some(TIMEOUT),

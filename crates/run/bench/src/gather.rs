@@ -94,9 +94,6 @@ pub fn agree<T>(backend: &mut dyn Backend, mine: Result<T>) -> Result<T> {
 }
 
 /// Checks that every rank was started with the same flags.
-///
-/// # Errors
-/// The first rank that was not: rank 0 names both command lines, others only that rank.
 pub fn check_alike(backend: &mut dyn Backend, mine: &str) -> Result<()> {
     let mine = (mine.to_string(), backend.describe());
     let all = gather(backend, &mine)?;

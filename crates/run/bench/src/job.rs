@@ -33,9 +33,6 @@ const NO_TIMEOUT: Duration = Duration::from_secs(365 * 24 * 3600);
 type Variable<'a> = &'a (dyn Fn(&str) -> Option<String> + Sync);
 
 /// Runs it; gives the exit status. Rank 0 writes to `out`.
-///
-/// # Errors
-/// One line that says what failed, where, and what to do.
 pub fn run(call: &Call, variable: Variable<'_>, out: &mut (dyn Write + Send)) -> Result<i32> {
     call.flags.check()?;
     if call.flags.backend == Some(BackendName::Cpu) {

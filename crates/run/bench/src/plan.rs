@@ -19,10 +19,6 @@ pub struct Test {
 }
 
 /// The sweeps that the flags ask for.
-///
-/// # Errors
-/// The root is no rank, the backend cannot run the datatype or reduction, or the collective cannot run among so many
-/// ranks.
 pub fn tests(collective: Collective, flags: &Flags, backend: &dyn Backend) -> Result<Vec<Test>> {
     let nranks = backend.nranks();
     if collective == Collective::HyperCube && !nranks.is_power_of_two() {

@@ -34,7 +34,6 @@ pub struct Half {
     pub nics: Vec<NicTraffic>,
 }
 
-/// The iterations of a half.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PerIteration {
     /// Iterations that the statistics leave out (`-K`).

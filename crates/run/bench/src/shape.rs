@@ -26,9 +26,6 @@ pub struct Shape {
 impl Shape {
     /// The shape for `size` bytes among `nranks` ranks. Where every rank has its part, parts are a multiple of 16
     /// bytes.
-    ///
-    /// # Errors
-    /// None but those of the traffic matrix of all-to-all-v.
     pub fn new(
         collective: Collective,
         datatype: Datatype,

@@ -74,9 +74,6 @@ impl Traffic {
     }
 
     /// That of `--load`, among `nranks` ranks.
-    ///
-    /// # Errors
-    /// It names no load of as many ranks, or variables say something else, or a rank is alone.
     pub fn from_load(named: &str, nranks: usize, env: &[(String, String)]) -> Result<Self> {
         let fail = |why: String| Error::flag("--load", named, why);
         if let Some((other, _)) = env.iter().find(|(name, _)| PATTERNS.contains(&name.as_str())) {
@@ -90,7 +87,6 @@ impl Traffic {
         Ok(Traffic { pattern: Pattern::Load(load), ..Traffic::from_env(env)? })
     }
 
-    /// The load of `--load`.
     pub fn load(&self) -> Option<&Load> {
         match &self.pattern {
             Pattern::Load(load) => Some(load),

@@ -40,9 +40,6 @@ impl Agent {
     }
 
     /// Follows orders until the last.
-    ///
-    /// # Errors
-    /// Rank 0 is gone, or the run was interrupted.
     pub fn follow(mut self, mut rank_0: Connection) -> Result<()> {
         let gone = |lost: Lost| Error::Job(format!("rank 0: {lost}"));
         loop {

@@ -28,9 +28,6 @@ pub struct Call {
 }
 
 /// Runs it. `progress` is told of each pair, on rank 0, which has the answer in the end.
-///
-/// # Errors
-/// One line that says what failed, where, and what to do.
 pub fn run(call: &Call, variable: Lookup<'_>, progress: &(dyn Fn(Progress) + Sync)) -> Result<Started<LinkRun>> {
     call.invocation.begin(variable)?.and_then(|job_rank| match job_rank.size {
         1 => Err(Error::Usage(

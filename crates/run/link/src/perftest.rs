@@ -102,9 +102,6 @@ impl Perftest {
     }
 
     /// Starts the serving side, and gives it once it listens, with where.
-    ///
-    /// # Errors
-    /// It ended, or what else kept it from listening.
     pub fn serve(&self, address: IpAddr, cancel: &Cancellation) -> Result<(Process, SocketAddr), String> {
         let mut ended = String::new();
         for _ in 0..TRIES {
@@ -204,9 +201,6 @@ impl Process {
     }
 
     /// Waits for its end, and gives what it printed.
-    ///
-    /// # Errors
-    /// It failed, with what it said; or it was cancelled and killed.
     pub fn end(mut self, cancel: &Cancellation) -> Result<String, String> {
         let status = loop {
             if let Some(status) = self.child.try_wait().map_err(|e| format!("cannot wait for {}: {e}", self.program))? {

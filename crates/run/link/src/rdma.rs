@@ -28,9 +28,6 @@ pub(crate) fn has_device(root: &Root) -> bool {
 }
 
 /// Finds the port that the rank number `local_rank` of this host uses.
-///
-/// # Errors
-/// What is wrong with it, or that there is none, in one line.
 pub(crate) fn find(root: &Root, choice: &RdmaChoice, local_rank: usize) -> Result<RdmaEnd, String> {
     let devices = root.list(DEVICES);
     if devices.is_empty() {

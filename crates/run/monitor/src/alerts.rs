@@ -35,9 +35,6 @@ pub enum ThresholdError {
 
 impl Thresholds {
     /// Reads a file's text: `rdma.np_cnp_sent.per_second = 5000`, `tcp.RetransSegs.alert = false`.
-    ///
-    /// # Errors
-    /// It is no such file, or names a counter without an alert.
     pub fn parse(text: &str) -> Result<Self, ThresholdError> {
         let families: BTreeMap<String, BTreeMap<String, Threshold>> = toml::from_str(text)
             .map_err(|error| ThresholdError::Shape(error.to_string().trim().replace('\n', "; ")))?;

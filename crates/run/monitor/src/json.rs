@@ -2,11 +2,9 @@
 //! (`BUSBW_BLESS=1 cargo test -p busbw-monitor json`).
 
 use crate::known::Quantity;
-use crate::moment::Alert;
-use crate::moment::{Device, HostLoad, Moment, Moved, Owner, Row};
+use crate::moment::{Alert, Device, HostLoad, Moment, Moved, Owner, Row};
 use crate::time::rfc3339;
 use busbw_model::answer::{self, Answer, Document};
-use busbw_model::{Code, Severity};
 use busbw_probe::counters::{GpuCounters, Job};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Serialize;
@@ -45,7 +43,7 @@ struct Line<'a> {
     /// Programs on this host that move data on purpose: benchmarks of collectives, tests of links.
     jobs: &'a [Job],
     /// Counters that moved and should not, the worst first; one that was quiet for ten seconds is over.
-    alerts: Vec<Alarm<'a>>,
+    alerts: &'a [Alert],
 }
 
 impl Answer for Line<'_> {
@@ -128,34 +126,6 @@ struct Pairs<'a> {
     cpu_pct: Option<f64>,
 }
 
-/// A counter that moved and should not.
-#[derive(Serialize, JsonSchema)]
-#[schemars(rename = "Alert")]
-struct Alarm<'a> {
-    /// The port, interface, or host.
-    place: String,
-    /// Which counter.
-    counter: &'a str,
-    /// What it counts.
-    what: &'a str,
-    /// The finding's code, as of busbw explain.
-    code: Code,
-    /// How much it matters.
-    severity: Severity,
-    /// What it means.
-    meaning: &'a str,
-    /// What to do.
-    remedy: &'a str,
-    /// When it began.
-    since: String,
-    /// When it moved last.
-    last: String,
-    /// By how much in all.
-    moved: u64,
-    /// By how much per second at last.
-    per_second: f64,
-}
-
 impl<'a> Line<'a> {
     fn new(moment: &'a Moment) -> Self {
         Line {
@@ -166,7 +136,7 @@ impl<'a> Line<'a> {
             gpus: &moment.gpus,
             queue_pairs: moment.owners.iter().map(Pairs::new).collect(),
             jobs: &moment.jobs,
-            alerts: moment.alerts.iter().map(Alarm::new).collect(),
+            alerts: &moment.alerts,
         }
     }
 }
@@ -204,24 +174,6 @@ impl<'a> Pairs<'a> {
             failed: pairs.failed,
             memory_kib: pairs.memory_kib,
             cpu_pct: owner.cpu_pct,
-        }
-    }
-}
-
-impl<'a> Alarm<'a> {
-    fn new(alert: &'a Alert) -> Self {
-        Alarm {
-            place: alert.device.to_string(),
-            counter: &alert.counter,
-            what: &alert.what,
-            code: alert.code,
-            severity: alert.severity,
-            meaning: &alert.meaning,
-            remedy: &alert.remedy,
-            since: rfc3339(alert.since_us),
-            last: rfc3339(alert.last_us),
-            moved: alert.moved,
-            per_second: alert.per_second,
         }
     }
 }

@@ -1,10 +1,11 @@
 //! What a sample tells beside the one before it: rates, loads, alerts. Every view shows this.
 
 use crate::known::Quantity;
+use crate::time::rfc3339;
 use busbw_model::{Code, Severity};
 use busbw_probe::counters::{GpuCounters, Job, QueuePairs};
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -139,21 +140,45 @@ pub struct HostLoad {
 }
 
 /// A counter that moved and should not.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Alert {
+    /// The port, interface, or host.
+    #[serde(rename = "place", serialize_with = "in_words")]
+    #[schemars(with = "String")]
     pub device: Device,
+    /// Which counter.
     pub counter: String,
+    /// What it counts.
     pub what: String,
+    /// The finding's code, as of busbw explain.
     pub code: Code,
+    /// How much it matters.
     pub severity: Severity,
+    /// What it means.
     pub meaning: String,
+    /// What to do.
     pub remedy: String,
-    /// When it began, in microseconds since 1970.
+    /// When it began.
+    #[serde(rename = "since", serialize_with = "as_time")]
+    #[schemars(with = "String")]
     pub since_us: u64,
+    /// When it moved last.
+    #[serde(rename = "last", serialize_with = "as_time")]
+    #[schemars(with = "String")]
     pub last_us: u64,
+    /// By how much in all.
     pub moved: u64,
     /// By how much per second at last.
     pub per_second: f64,
+}
+
+fn in_words<S: Serializer>(device: &Device, out: S) -> Result<S::Ok, S::Error> {
+    out.collect_str(device)
+}
+
+/// Of microseconds since 1970.
+fn as_time<S: Serializer>(time_us: &u64, out: S) -> Result<S::Ok, S::Error> {
+    out.serialize_str(&rfc3339(*time_us))
 }
 
 /// What an alert is about, whenever it was.

@@ -36,7 +36,6 @@ impl<W: Write> Trace<W> {
         Ok(trace)
     }
 
-    /// Adds a moment.
     pub fn add(&mut self, moment: &Moment) -> io::Result<()> {
         self.last_us = moment.time_us;
         if moment.interval_us.is_some() {

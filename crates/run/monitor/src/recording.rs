@@ -95,9 +95,6 @@ pub struct Recording<R> {
 
 impl<R: BufRead> Recording<R> {
     /// Reads the first line.
-    ///
-    /// # Errors
-    /// It is no recording, or one of another version.
     pub fn open(mut input: R) -> Result<Self, RecordingError> {
         let mut line = Vec::new();
         input.by_ref().take(HEADER.len() as u64 + 8).read_until(b'\n', &mut line)?;

@@ -176,9 +176,6 @@ fn create(path: &Path, force: bool) -> Result<File, SessionError> {
 }
 
 /// Runs until the count is reached, the recording ends, nobody reads any more, or a signal comes. Returns what moved in all.
-///
-/// # Errors
-/// A file cannot be read or written.
 pub fn run(mut source: Source, options: &Options, view: View, out: &mut dyn Write) -> Result<String, SessionError> {
     let mut stop = Stop::on_signals()?;
     let mut intake = Intake::new(options)?;
@@ -190,9 +187,6 @@ pub fn run(mut source: Source, options: &Options, view: View, out: &mut dyn Writ
 }
 
 /// Takes and shows moments, at most `count`, until the source or somebody ends it.
-///
-/// # Errors
-/// As [`run`].
 pub(crate) fn go_on(
     source: &mut Source,
     intake: &mut Intake,
@@ -225,9 +219,6 @@ pub(crate) fn go_on(
 }
 
 /// Shows what several hosts tell, each moment by itself. Returns what moved in all.
-///
-/// # Errors
-/// No host told anything, or the output cannot be written.
 pub fn run_fleet(
     mut fleet: Fleet,
     count: Option<u64>,

@@ -90,9 +90,6 @@ impl Agent {
     }
 
     /// Ends: reads what is there still.
-    ///
-    /// # Errors
-    /// A ring cannot be read, or the trace not written; the job keeps no events.
     pub fn finish(self) -> Result<Profile, AgentError> {
         self.over.store(true, Ordering::Release);
         self.thread.join().map_err(|_| io::Error::other("the reader of events has failed"))?

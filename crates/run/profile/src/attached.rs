@@ -60,9 +60,6 @@ pub(crate) struct Attached {
 
 impl Attached {
     /// Looks for the first time.
-    ///
-    /// # Errors
-    /// There is nothing to read, and will not be.
     pub fn begin(scope: Scope) -> Result<Self, AttachError> {
         let (root, members) = (Root::live(), Members::of(scope).noting(VARIABLE));
         let (known, new, writers, refused) = Default::default();
@@ -73,9 +70,6 @@ impl Attached {
     }
 
     /// Rings that are new, each with its process.
-    ///
-    /// # Errors
-    /// As of [`Attached::begin`].
     pub fn look(&mut self) -> Result<Vec<(u32, Reader)>, AttachError> {
         let pause = if self.began.elapsed() < PATIENCE { LOOK } else { LATER };
         if self.looked.elapsed() >= pause {

@@ -195,7 +195,6 @@ impl Trace {
         Ok(())
     }
 
-    /// Ends the trace.
     pub(crate) fn finish(mut self, end: OfEnd) -> io::Result<()> {
         self.event(&json!({"ph": "M", "name": "busbw_profile", "pid": 0, "args": end}))?;
         self.out.write_all(b"\n]\n")?;

@@ -31,9 +31,6 @@ pub struct ImportError {
 }
 
 /// The statistics of a table called `name`.
-///
-/// # Errors
-/// One for each row that cannot be read, or one for the head.
 pub fn import(name: &str, text: &[u8], wanted: &Wanted, rules: Rules) -> Result<Tuning, Vec<ImportError>> {
     let mut reader = ReaderBuilder::new().trim(Trim::All).flexible(true).comment(Some(b'#')).from_reader(text);
     let columns = Columns::find(&reader.headers().cloned().unwrap_or_default(), wanted).map_err(|error| vec![error])?;

@@ -57,9 +57,6 @@ pub enum NoValue {
 
 impl Objective {
     /// The last number that an expression finds.
-    ///
-    /// # Errors
-    /// It is no expression, can match nothing, or has several groups.
     pub fn number(text: &str, better: Better) -> Result<Self, ObjectiveError> {
         let regex = Regex::new(text).map_err(|error| {
             // The last line of regex's message says what is wrong; those before draw where.

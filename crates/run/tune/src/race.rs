@@ -71,7 +71,6 @@ pub struct Race {
 }
 
 impl Race {
-    /// A race of settings `0..settings`.
     pub fn new(settings: usize, rules: Rules) -> Self {
         Race { rules, costs: vec![Vec::new(); settings], failures: vec![0; settings], round: 0 }
     }
@@ -184,7 +183,6 @@ impl Race {
         self.living().filter(is_open).collect()
     }
 
-    /// Whether a setting is worse than the leader.
     fn is_worse(&self, setting: usize, leader: usize) -> bool {
         self.exceeds(self.mean(setting) - self.mean(leader), setting, leader)
     }

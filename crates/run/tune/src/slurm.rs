@@ -24,7 +24,6 @@ const RUN: &str = "{run}";
 /// Looks at the queue without the job before it counts as lost: a file may arrive late on a network file system.
 const LOOKS: u32 = 5;
 
-/// How jobs are made.
 #[derive(Debug, Clone)]
 pub struct Jobs {
     /// Jobs in the queue at the same time.

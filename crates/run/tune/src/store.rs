@@ -90,9 +90,6 @@ impl Drop for Lock {
 impl Store {
     /// Opens the store of a folder, made anew where there is none. `identity` says of what it holds the trials: names and
     /// texts, all of which must be those that it was made with.
-    ///
-    /// # Errors
-    /// It cannot be written, is in use, or holds trials of something else.
     pub fn open(folder: &Path, identity: &[(&str, String)]) -> Result<Self, StoreError> {
         let failed = |path: &Path| {
             let path = path.to_path_buf();

@@ -82,9 +82,6 @@ pub trait Watcher {
 
 impl Sweep<'_> {
     /// Runs the sweep from where the store stands.
-    ///
-    /// # Errors
-    /// The store, Slurm or files fail, or the first trials show that there is nothing to measure.
     pub fn run(&self, store: &Store, watcher: &dyn Watcher) -> Result<SweepResult, SweepError> {
         let race = || Race::new(self.settings.len(), self.rules.clone());
         let mut result = SweepResult { race: race(), trials: Vec::new(), stopped: None };

@@ -7,7 +7,6 @@ use std::path::Path;
 pub struct Answer {
     /// One line that names who is at fault; none where nothing is wrong.
     pub line: Option<String>,
-    /// Where the page is.
     pub page: String,
     /// Ranks that are late for each step of a job that goes on, where the line names such.
     pub late: Vec<u32>,

@@ -24,13 +24,6 @@ pub struct Folder {
     made: Vec<PathBuf>,
 }
 
-/// A stream of the job.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stream {
-    Output,
-    Errors,
-}
-
 #[derive(Debug)]
 struct Kept {
     file: File,
@@ -108,15 +101,11 @@ impl Folder {
     }
 
     /// Removes that folder: later recordings say more.
-    ///
-    /// # Errors
-    /// A file cannot be removed.
     pub fn without_stragglers(&self) -> io::Result<()> {
         let path = self.path.join(STRAGGLERS);
         if path.is_dir() { fs::remove_dir_all(path) } else { Ok(()) }
     }
 
-    /// Writes the facts.
     pub fn write_facts(&self, facts: &Watched) -> io::Result<()> {
         let mut text = serde_json::to_vec_pretty(&Document::new(facts))?;
         text.push(b'\n');
@@ -124,7 +113,6 @@ impl Folder {
     }
 }
 
-/// The name of a rank's recording.
 pub(crate) fn recording_name(rank: u32) -> String {
     format!("flight_recorder_rank_{rank}")
 }

@@ -23,7 +23,7 @@ pub mod text;
 mod tracker;
 
 pub use answer::{Answer, Judge, Recorder};
-pub use folder::{Folder, Stream};
+pub use folder::Folder;
 pub use screen::{Screen, Shown};
 pub use session::{Settings, WatchError};
 pub use still::{Progress, Standstill};

@@ -6,7 +6,6 @@ use crate::folder::Folder;
 use crate::stragglers::Stragglers;
 use crate::tracker::{Tracker, Trouble};
 use busbw_model::{WatchSource, Watched};
-use busbw_monitor::time::time_of_day;
 use busbw_probe::Root;
 use busbw_probe::processes::{Ends, JobReader, JobSample, Scope};
 use std::io::{self, Write};
@@ -297,9 +296,4 @@ fn say_answer(observer: &mut dyn Observer, answer: &Result<Answer, String>, befo
 /// A line on standard error, which nobody need read.
 pub fn say(line: &str) {
     let _ = writeln!(io::stderr(), "busbw watch: {}", busbw_model::text::clean(line));
-}
-
-/// `14:03:22`, as lines tell times.
-pub fn clock(time_us: u64) -> String {
-    time_of_day(time_us)
 }

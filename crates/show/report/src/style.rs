@@ -46,6 +46,11 @@ pub(crate) fn columns(text: &str) -> usize {
     text.width()
 }
 
+/// Columns that the widest of the texts takes.
+pub(crate) fn widest(texts: impl IntoIterator<Item = impl AsRef<str>>) -> usize {
+    texts.into_iter().map(|text| columns(text.as_ref())).max().unwrap_or(0)
+}
+
 /// The text, cut to a width; a cut text ends in `…`.
 pub(crate) fn clip(text: &str, width: usize) -> Cow<'_, str> {
     if columns(text) <= width {

@@ -27,7 +27,6 @@ pub struct MachineHints {
 /// The NICs of a host, from `8x400G`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct NicsOfHost {
-    /// How many, if given.
     pub count: Option<usize>,
     pub rate: GBps,
 }
@@ -57,7 +56,6 @@ impl FromStr for NicsOfHost {
 /// The GPUs of a host, from `8xH100`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GpusOfHost {
-    /// How many, if given.
     pub count: Option<usize>,
     pub name: String,
 }

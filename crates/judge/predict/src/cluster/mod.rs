@@ -102,7 +102,6 @@ impl Cluster {
     }
 }
 
-/// The GPUs of a cluster.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Gpu {
     /// As described: `NVIDIA H20`.
@@ -118,7 +117,6 @@ impl Gpu {
         Gpu { name: name.to_owned(), generation, product: None }
     }
 
-    /// GPUs of a product, by the given name.
     fn of(product: &'static GpuProduct, name: &str) -> Self {
         Gpu { name: name.to_owned(), generation: product.generation, product: Some(product) }
     }

@@ -52,9 +52,6 @@ const SAME: f64 = 1e-9;
 
 impl NodeLimits {
     /// The limits that `traffic` meets in the nodes of `cluster`.
-    ///
-    /// # Errors
-    /// A rate is zero, or a flow's NIC is not in the cluster.
     pub fn new(cluster: &Cluster, traffic: &Traffic) -> Result<NodeLimits, SimulationError> {
         let gpu = gpu_rate(&cluster.links)? / traffic.gpu_load;
         let Some(nics) = &cluster.nics else {

@@ -48,9 +48,6 @@ pub struct FlowEnds {
 
 impl Network {
     /// The fabric of a cluster, with the ways to the NICs in `ports`, pairs of sender and receiver. Rates are those of payload.
-    ///
-    /// # Errors
-    /// A number or rate is zero, or there are too many links.
     pub fn new(cluster: &Cluster, payload: f64, ports: &[(Port, Port)]) -> Result<Network, SimulationError> {
         Ok(match &cluster.fabric.wiring {
             Wiring::Explicit { switches, links } => Network::Cables(Cables::new(switches, links, payload, ports)?),
@@ -82,9 +79,6 @@ impl Network {
     }
 
     /// The ends of a flow.
-    ///
-    /// # Errors
-    /// No links lead from one NIC to the other.
     pub fn journey(&self, from: Port, to: Port) -> Result<FlowEnds, SimulationError> {
         let journey = match self {
             Network::Tiers(tiers) => tiers.journey(from, to),

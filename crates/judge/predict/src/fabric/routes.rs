@@ -39,9 +39,6 @@ pub struct RouteLink {
 /// The ways of all flows under hash seed `seed` and their rates while all of them last.
 ///
 /// The busbw of that seed in a [`crate::Simulation`] is that of the flow with the least rate for its share.
-///
-/// # Errors
-/// As [`crate::simulate`].
 pub fn flow_routes(
     cluster: &Cluster,
     traffic: &Traffic,

@@ -12,9 +12,6 @@ use busbw_model::GBps;
 use std::num::NonZero;
 
 /// Routes the flows of `traffic` over the fabric of `cluster` under many hash seeds: what busbw large messages reach.
-///
-/// # Errors
-/// A flow's NIC is not in the cluster or cannot be reached, a rate or number is zero, or there is too much of anything.
 pub fn simulate(cluster: &Cluster, traffic: &Traffic, options: &Options) -> Result<Simulation, SimulationError> {
     let limits = NodeLimits::new(cluster, traffic)?;
     let routed = Routed::new(cluster, traffic)?;

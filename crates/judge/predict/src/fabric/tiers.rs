@@ -25,7 +25,6 @@ enum Leaves {
     OfRails { nodes_per_group: u32, rails: u32 },
 }
 
-/// How leaves are joined.
 #[derive(Debug)]
 enum Joined {
     Apart,

@@ -13,7 +13,6 @@ pub(super) struct Figures<'a> {
     pub cluster: &'a Cluster,
     pub ranks: usize,
     pub domains: usize,
-    /// GPUs of a domain.
     pub domain_gpus: usize,
     pub inside: Inside,
     /// What a GPU's links carry as sold.

@@ -12,9 +12,6 @@ impl Traffic {
     /// With NCCL_CROSS_NIC=0 a ring enters and leaves every node by the same NIC. Otherwise rings alternate: one that enters
     /// by NIC 0 leaves by NIC 1, and passes the next node the other way round, so that it still crosses on a rail. With
     /// NCCL_CROSS_NIC=1 every node is passed the same way, and rings cross from rail to rail.
-    ///
-    /// # Errors
-    /// There are several nodes but no NICs, or too many flows.
     pub fn of_cluster(cluster: &Cluster) -> Result<Traffic, SimulationError> {
         let domains = Domains::of(cluster)?;
         let passing = NodePath::of(cluster, &domains);

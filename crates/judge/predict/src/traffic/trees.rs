@@ -9,9 +9,6 @@ impl Traffic {
     /// The trees of an all_reduce on a described cluster: over each NIC two binary trees through the nodes, each with half of
     /// the data. A node that is inside one tree is at the edge of the other, so that together they load NICs evenly
     /// (`ncclGetDtree`, src/graph/trees.cc of NCCL 2.30).
-    ///
-    /// # Errors
-    /// There are several nodes but no NICs, or too many flows.
     pub fn trees_of_cluster(cluster: &Cluster) -> Result<Traffic, SimulationError> {
         let domains = Domains::of(cluster)?;
         let mut flows = Flows::default();

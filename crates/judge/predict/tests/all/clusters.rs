@@ -3,39 +3,16 @@
 
 use busbw_ingest::read_bytes;
 use busbw_model::{GBps, PathType, Run};
-use busbw_predict::cluster::{
-    Cable, CableEnd, Cores, Cpu, CpuVendor, Fabric, Generation, Gpu, GpuLinks, NetTransport, Nics, Routing, Uplinks,
-    Wiring,
-};
-use busbw_predict::{Calibration, Cluster};
+use busbw_predict::Cluster;
+use busbw_predict::cluster::{Cable, CableEnd, Cores, Fabric, Nics, Routing, Uplinks, Wiring, parse};
 use std::collections::BTreeMap;
 
 /// Hosts of 8 GPUs with NVLink and `nics` NICs of 400 Gbit/s.
 pub fn cluster(nodes: usize, nics: usize, wiring: Wiring, routing: Routing) -> Cluster {
-    Cluster {
-        nodes,
-        gpus_per_node: 8,
-        gpu: Gpu::new("NVIDIA H20", Generation::Hopper),
-        links: GpuLinks::NvSwitch { per_gpu: GBps(450.0), domain: 8, nvls: true },
-        cpu: Cpu { vendor: CpuVendor::Intel, sockets: 2, socket_link: GBps(40.0) },
-        nics: Some(Nics {
-            count: nics,
-            rate: GBps(50.0),
-            transport: NetTransport::Roce,
-            flow_limit: None,
-            gpu_direct: true,
-            place: PathType::Pxb,
-            pcie: GBps(52.0),
-        }),
-        fabric: Fabric { wiring, routing },
-        nccl: Some((2, 27)),
-        environment: BTreeMap::new(),
-        collective: None,
-        calibration: Calibration::NONE,
-        graphs: None,
-        gpus_per_process: None,
-        assumptions: Vec::new(),
-    }
+    let described = parse(include_str!("../../../../../examples/clusters/h20x8.toml")).unwrap();
+    let own = described.nics.clone().map(|own| Nics { count: nics, place: PathType::Pxb, pcie: GBps(52.0), ..own });
+    let fabric = Fabric { wiring, routing };
+    Cluster { nodes, nics: own, fabric, nccl: Some((2, 27)), environment: BTreeMap::new(), ..described }
 }
 
 /// The first field report: each host on a switch of its own, four links of 400 Gbit/s between the switches.

@@ -156,7 +156,6 @@ fn is_only_gpu(name: &str) -> bool {
     ONLY_GPU.contains(&name.to_ascii_lowercase().as_str())
 }
 
-/// What was chosen.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Chosen {
     pub algorithm: Algorithm,

@@ -99,9 +99,6 @@ pub fn combine(
 
 /// Copies `from` to the beginning of each of `to`. A target may be the very same memory; where it overlaps otherwise, what
 /// comes of it is not said.
-///
-/// # Panics
-/// A target is shorter.
 pub fn copy(to: &[Room], from: Data, store: Store) {
     // SAFETY: the CPU has what it was found to have.
     unsafe { copy_at(Level::detect(), to, from, store) }

@@ -108,7 +108,6 @@ fn fields(message: &str, separator: char) -> Fields {
     items.filter_map(|item| item.split_once('=')).map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
 }
 
-/// Checks that an answer is that to `asked`.
 fn checked(answer: Fields, command: &str, asked: &str) -> Result<Fields> {
     let get = |name: &str| answer.get(name).map(String::as_str);
     let good = get("cmd") == Some(command) && matches!(get("rc"), None | Some("0"));

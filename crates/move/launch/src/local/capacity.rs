@@ -28,9 +28,6 @@ impl Limit {
 }
 
 /// Refuses ranks for which there is no room.
-///
-/// # Errors
-/// How many fit, and why.
 pub(super) fn check(np: usize) -> Result<()> {
     let own = [descriptors(), processes()].into_iter().flatten();
     judge(np, own.chain(of_the_host(Path::new("/"))))

@@ -24,7 +24,6 @@ pub(crate) struct Process {
     status: Option<i32>,
 }
 
-/// How processes ended.
 pub(crate) struct End {
     /// 128 + the signal that asked this process to end.
     pub interrupted: Option<i32>,

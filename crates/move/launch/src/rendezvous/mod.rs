@@ -112,9 +112,6 @@ pub struct Rendezvous {
 impl Rendezvous {
     /// Finds the address: rank 0's process listens and publishes its address, the others look it up. Every process of
     /// the job calls it, once.
-    ///
-    /// # Errors
-    /// Says why the others cannot be found, and what to do.
     pub fn open(job_rank: &JobRank, look: Lookup, settings: Settings) -> Result<Rendezvous> {
         if settings.ranks_per_process == 0 {
             return Err(Error::Usage("a process needs at least one rank".into()));
@@ -166,9 +163,6 @@ impl Rendezvous {
 
     /// Joins as this process's rank-thread number `thread`, and waits until every rank of the job is there.
     /// `cancel` is triggered when another rank dies, falls silent or fails.
-    ///
-    /// # Errors
-    /// Says which ranks are missing, or which disagree, and what to check.
     pub fn join(&self, thread: usize, cancel: Arc<Cancellation>) -> Result<ProcessGroup> {
         if thread >= self.settings.ranks_per_process {
             let ranks = self.settings.ranks_per_process;

@@ -82,7 +82,6 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// A server for `listener`.
     pub fn new(mut plan: Plan, listener: TcpListener) -> crate::Result<Self> {
         let now = Instant::now();
         // The ranks need the other descriptors for their own connections. One that is dropped for a newer connection comes again.

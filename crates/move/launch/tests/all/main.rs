@@ -19,6 +19,9 @@ mod labs;
 #[path = "../../../../../tests/support/lab.rs"]
 mod lab;
 #[allow(dead_code, reason = "other tests use more of it")]
+#[path = "../../../../../tests/support/process.rs"]
+mod process;
+#[allow(dead_code, reason = "other tests use more of it")]
 #[path = "../../../../../tests/support/recorder.rs"]
 mod recorder;
 #[path = "../../../../../tests/support/script.rs"]

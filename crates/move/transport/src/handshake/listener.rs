@@ -114,9 +114,6 @@ impl Listener {
     }
 
     /// The address that it listens on.
-    ///
-    /// # Errors
-    /// Those of getsockname(2).
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }

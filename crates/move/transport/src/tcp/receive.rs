@@ -142,9 +142,6 @@ impl RecvComm {
     /// As [`Receiver::test`], but where others compute on this core it sleeps for a moment before it says no.
     ///
     /// For callers whom only sockets can give something to do.
-    ///
-    /// # Errors
-    /// As [`Receiver::test`].
     pub fn test_or_rest(&mut self, request: Request) -> Result<Option<usize>> {
         rest::asks();
         match self.test(request)? {

@@ -35,7 +35,6 @@ pub type InitContext = Option<
     ) -> NcclResult,
 >;
 
-/// `devices`: how many there are.
 pub type Devices = Option<unsafe extern "C" fn(count: *mut c_int) -> NcclResult>;
 
 /// `getProperties`, with the properties of the version.

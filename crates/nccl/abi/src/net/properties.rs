@@ -64,7 +64,6 @@ pub struct PropertiesV8 {
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct VirtualDevice<const MOST: usize> {
-    /// How many devices it is made of.
     pub count: c_int,
     pub devices: [c_int; MOST],
 }

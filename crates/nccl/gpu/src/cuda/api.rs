@@ -25,9 +25,6 @@ macro_rules! functions {
 
         impl Api {
             /// Looks all of them up.
-            ///
-            /// # Errors
-            /// The driver is too old to have one.
             pub fn of(library: &Opened, vendor: Vendor) -> Result<Self> {
                 // SAFETY: the types are those of cuda.h and hip_runtime_api.h.
                 unsafe { Ok(Api { $($field: library.required(vendor.either($cuda, $hip))?,)* }) }

@@ -47,9 +47,6 @@ impl Device {
     }
 
     /// Opens the GPU for this process: its primary context, which NCCL uses too.
-    ///
-    /// # Errors
-    /// The driver's: a GPU in exclusive use, or without memory.
     pub fn open(&self) -> Result<Context> {
         let mut context = std::ptr::null_mut();
         // SAFETY: the pointer is to a value that lives through the call.

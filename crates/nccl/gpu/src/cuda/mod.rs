@@ -65,9 +65,6 @@ pub struct Cuda {
 
 impl Cuda {
     /// Opens the driver and starts it: NVIDIA's, or AMD's where that is missing or finds no GPU.
-    ///
-    /// # Errors
-    /// There is no driver, or no GPU that it can use.
     pub fn open(variable: Lookup<'_>) -> Result<Arc<Self>> {
         match Cuda::of(Vendor::Nvidia, variable) {
             Err(nvidia) if nvidia.is_missing() => match Cuda::of(Vendor::Amd, variable) {

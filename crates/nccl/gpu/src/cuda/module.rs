@@ -16,9 +16,6 @@ struct Loaded {
 
 impl Module {
     /// Loads PTX that ends with 0, or a cubin.
-    ///
-    /// # Errors
-    /// The driver's: it cannot run this code.
     pub fn load(gpu: &Context, image: &[u8]) -> Result<Self> {
         gpu.make_current()?;
         let mut raw = std::ptr::null_mut();

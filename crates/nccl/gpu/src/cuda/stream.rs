@@ -17,7 +17,6 @@ unsafe impl Send for Stream {}
 unsafe impl Sync for Stream {}
 
 impl Stream {
-    /// A stream of a GPU.
     pub fn new(gpu: &Context) -> Result<Self> {
         gpu.make_current()?;
         let mut raw = std::ptr::null_mut();
@@ -126,9 +125,6 @@ impl Stream {
     }
 
     /// Ends that; gives what was kept, ready to launch.
-    ///
-    /// # Errors
-    /// The driver's: something queued cannot be kept.
     pub fn end_capture(&self) -> Result<Graph> {
         self.gpu.make_current()?;
         let cuda = self.gpu.cuda();

@@ -150,9 +150,6 @@ impl Nccl {
     }
 
     /// Goes on only if this version has what `what` needs.
-    ///
-    /// # Errors
-    /// The version that has it, and the one that is used.
     pub fn needs(&self, what: &str, feature: Feature) -> Result<()> {
         if self.has(feature) {
             return Ok(());
@@ -162,9 +159,6 @@ impl Nccl {
     }
 
     /// What the ranks of a new communicator find one another by.
-    ///
-    /// # Errors
-    /// NCCL's: no interface to listen on.
     pub fn unique_id(&self) -> Result<UniqueId> {
         let mut id = UniqueId { internal: [0; UNIQUE_ID_BYTES] };
         // SAFETY: the pointer is to a value that lives through the call.
@@ -178,10 +172,6 @@ impl Nccl {
         self.checked("ncclGroupStart", unsafe { (self.api.group_start)() })
     }
 
-    /// Ends it.
-    ///
-    /// # Errors
-    /// NCCL's, also those of the calls in between.
     pub fn group_end(&self) -> Result<()> {
         // SAFETY: a plain call.
         self.checked("ncclGroupEnd", unsafe { (self.api.group_end)() })

@@ -16,9 +16,6 @@ pub struct NcclMemory {
 
 impl NcclMemory {
     /// At least `len` bytes.
-    ///
-    /// # Errors
-    /// NCCL's, or that this version has no such memory.
     pub fn new(nccl: &Arc<Nccl>, gpu: &Context, len: usize) -> Result<Self> {
         let alloc = nccl.api.mem_alloc.zip(nccl.api.mem_free);
         let (alloc, _) = alloc.ok_or_else(|| missing(nccl, "ncclMemAlloc"))?;
@@ -55,9 +52,6 @@ impl Registration {
     ///
     /// # Safety
     /// The memory outlives the registration.
-    ///
-    /// # Errors
-    /// NCCL's, or that this version cannot.
     pub unsafe fn local(communicator: &Arc<Communicator>, pointer: *mut u8, len: usize) -> Result<Self> {
         let nccl = communicator.nccl();
         nccl.needs("-R 1", Feature::LocalRegistration)?;
@@ -74,9 +68,6 @@ impl Registration {
     ///
     /// # Safety
     /// The memory outlives the registration.
-    ///
-    /// # Errors
-    /// NCCL's, or that this version cannot.
     pub unsafe fn symmetric(communicator: &Arc<Communicator>, pointer: *mut u8, len: usize) -> Result<Self> {
         let nccl = communicator.nccl();
         nccl.needs("-R 2", Feature::SymmetricRegistration)?;

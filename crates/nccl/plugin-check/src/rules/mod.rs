@@ -177,7 +177,6 @@ const NETWORK: &[Rule] = &[
     },
 ];
 
-/// All rules.
 pub(crate) fn all() -> impl Iterator<Item = &'static Rule> {
     NETWORK.iter().chain(tuner::RULES).chain(profiler::RULES)
 }

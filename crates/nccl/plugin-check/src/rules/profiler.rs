@@ -115,7 +115,6 @@ pub(super) const RULES: &[Rule] = &[
 struct Play<'a> {
     profiler: &'a Profiler,
     communicator: Profiled,
-    /// Calls that were made.
     calls: u64,
     refused: Option<Wrong>,
 }

@@ -32,9 +32,6 @@ pub struct Cpu {
 impl Cpu {
     /// Takes the place of this process's rank-thread number `thread` in its job, and connects it to the ranks of its group
     /// (`NCCL_TESTS_SPLIT`). `variable` looks up the environment.
-    ///
-    /// # Errors
-    /// Says which rank cannot be reached or disagrees, or which setting cannot be followed.
     pub fn join(
         rendezvous: &Rendezvous,
         thread: usize,
@@ -143,9 +140,6 @@ fn listed(hosts: &BTreeSet<&str>) -> String {
 }
 
 /// Looks at settings that every rank would find wrong, before any is started.
-///
-/// # Errors
-/// The flag or variable, its value and what is allowed.
 pub fn check_settings(flags: &Flags, variable: &dyn Fn(&str) -> Option<String>) -> Result<()> {
     choice(flags, variable)?;
     tuning_table(variable)?;

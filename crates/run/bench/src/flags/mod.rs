@@ -328,9 +328,6 @@ impl Flags {
     }
 
     /// Looks for flags that contradict each other, or what carries the collective.
-    ///
-    /// # Errors
-    /// The first flag that cannot be followed, its value and what is allowed.
     pub fn check(&self) -> Result<()> {
         self.check_sizes()?;
         if self.ranks_per_process() > MOST_RANKS_PER_PROCESS {

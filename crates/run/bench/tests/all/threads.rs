@@ -1,10 +1,9 @@
-//! Ranks that are threads of this process, with the simplest collectives there are.
+//! Ranks that are threads of this process, with the simplest collectives there are; reductions are the engine's.
 
 use busbw_bench::{Backend, Combine, Context, Device, Error, Flags, Memory, NicBytes, Outcome, Result, run};
-use busbw_collectives::Operation;
-use busbw_collectives::reduction::float8::{F8E4M3, F8E5M2};
-use busbw_model::{Collective, Datatype, RedOp};
-use half::{bf16, f16};
+use busbw_collectives::reduction::{Store, combine};
+use busbw_collectives::{Data, Operation, Room};
+use busbw_model::Collective;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, SystemTime};
 
@@ -195,87 +194,16 @@ unsafe fn result(operation: &Operation<'_>, rank: usize, sends: &[usize]) -> Opt
     })
 }
 
-macro_rules! fold {
-    ($inputs:expr, $type:ty, $sum:expr, $prod:expr, $max:expr, $min:expr, $avg:expr, $op:expr) => {{
-        let columns = $inputs[0].len() / size_of::<$type>();
-        let at = |input: &Vec<u8>, i: usize| {
-            <$type>::from_le_bytes(input[i * size_of::<$type>()..][..size_of::<$type>()].try_into().unwrap())
-        };
-        (0..columns)
-            .flat_map(|i| {
-                let column = $inputs.iter().map(|input| at(input, i));
-                let value: $type = match $op {
-                    RedOp::Prod => column.reduce($prod).unwrap(),
-                    RedOp::Max => column.reduce($max).unwrap(),
-                    RedOp::Min => column.reduce($min).unwrap(),
-                    RedOp::Avg => $avg(column.reduce($sum).unwrap(), $inputs.len()),
-                    _ => column.reduce($sum).unwrap(),
-                };
-                value.to_le_bytes()
-            })
-            .collect()
-    }};
-}
-
-macro_rules! integer {
-    ($inputs:expr, $type:ty, $op:expr) => {
-        fold!(
-            $inputs,
-            $type,
-            <$type>::wrapping_add,
-            <$type>::wrapping_mul,
-            Ord::max,
-            Ord::min,
-            |sum: $type, n| (i128::from(sum) / n as i128) as $type,
-            $op
-        )
-    };
-}
-
-macro_rules! float {
-    ($inputs:expr, $type:ty, $op:expr, $from:expr) => {
-        fold!(
-            $inputs,
-            $type,
-            |a, b| a + b,
-            |a, b| a * b,
-            |a: $type, b: $type| if a > b { a } else { b },
-            |a: $type, b: $type| if a < b { a } else { b },
-            |sum: $type, n| sum / $from(n as f32),
-            $op
-        )
-    };
-}
-
-/// Rounds after every step, but for the division of an average.
-fn float8(inputs: &[Vec<u8>], op: RedOp, from: fn(u8) -> f32, to: fn(f32) -> u8) -> Vec<u8> {
-    let step = |a: f32, b: f32| match op {
-        RedOp::Prod => from(to(a * b)),
-        RedOp::Max => a.max(b),
-        RedOp::Min => a.min(b),
-        _ => from(to(a + b)),
-    };
-    let n = if op == RedOp::Avg { inputs.len() as f32 } else { 1.0 };
-    let one = |i: usize| to(inputs.iter().map(|input| from(input[i])).reduce(step).unwrap() / n);
-    (0..inputs[0].len()).map(one).collect()
-}
-
 fn reduce(operation: &Operation<'_>, inputs: &[Vec<u8>]) -> Vec<u8> {
-    let op = operation.redop;
-    match operation.datatype {
-        Datatype::Int8 => integer!(inputs, i8, op),
-        Datatype::Uint8 => integer!(inputs, u8, op),
-        Datatype::Int32 => integer!(inputs, i32, op),
-        Datatype::Uint32 => integer!(inputs, u32, op),
-        Datatype::Int64 => integer!(inputs, i64, op),
-        Datatype::Uint64 => integer!(inputs, u64, op),
-        Datatype::Half => float!(inputs, f16, op, f16::from_f32),
-        Datatype::Bfloat16 => float!(inputs, bf16, op, bf16::from_f32),
-        Datatype::Float => float!(inputs, f32, op, f32::from),
-        Datatype::Double => float!(inputs, f64, op, f64::from),
-        Datatype::F8e4m3 => float8(inputs, op, |byte| F8E4M3(byte).to_f32(), |value| F8E4M3::from_f32(value).0),
-        Datatype::F8e5m2 => float8(inputs, op, |byte| F8E5M2(byte).to_f32(), |value| F8E5M2::from_f32(value).0),
-    }
+    let Operation { datatype, redop, .. } = *operation;
+    let (mut reduced, count) = (vec![0; inputs[0].len()], inputs[0].len() / operation.element());
+    // SAFETY: the vectors outlive the reduction, and nobody else has them.
+    let (out, ins) = unsafe {
+        let data = |input: &Vec<u8>| Data::new(input.as_ptr(), input.len());
+        (Room::new(reduced.as_mut_ptr(), reduced.len()), inputs.iter().map(data).collect::<Vec<_>>())
+    };
+    combine(&[out], &ins, count, datatype, redop, inputs.len(), Store::Cached);
+    reduced
 }
 
 pub struct Job {
@@ -345,14 +273,8 @@ impl Job {
             (String::from_utf8(out).unwrap(), outcome)
         };
         let (texts, outcomes): (Vec<String>, Vec<_>) = std::thread::scope(|scope| {
-            let ranks: Vec<_> = (0..self.nranks)
-                .map(|rank| {
-                    scope.spawn({
-                        let one = &one;
-                        move || one(rank)
-                    })
-                })
-                .collect();
+            let one = &one;
+            let ranks: Vec<_> = (0..self.nranks).map(|rank| scope.spawn(move || one(rank))).collect();
             ranks.into_iter().map(|rank| rank.join().unwrap()).unzip()
         });
         assert!(texts[1..].iter().all(String::is_empty), "only rank 0 writes");

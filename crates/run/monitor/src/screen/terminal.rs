@@ -38,9 +38,6 @@ impl Drop for Taken {
 
 /// Keys as they are pressed, until the terminal is closed. crossterm 0.29 must not read a closed terminal: it would get nothing
 /// for ever, and return neither from `read` nor from `poll`.
-///
-/// # Errors
-/// There is no terminal to read.
 pub fn keys() -> io::Result<Receiver<KeyEvent>> {
     // Where crossterm reads them.
     let input: OwnedFd = if io::stdin().is_terminal() {

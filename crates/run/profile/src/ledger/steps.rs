@@ -18,7 +18,6 @@ pub struct Steps {
 }
 
 impl Steps {
-    /// Whether there are none.
     pub(crate) fn is_none(&self) -> bool {
         *self == Steps::default()
     }

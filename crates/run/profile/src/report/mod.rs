@@ -35,7 +35,6 @@ struct Sort {
     protocol: u8,
 }
 
-/// The sum of one sort.
 #[derive(Default)]
 struct Sum {
     times: Times,

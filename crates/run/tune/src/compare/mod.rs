@@ -72,9 +72,6 @@ pub struct Wanted {
 }
 
 /// Compares runs with the first of them.
-///
-/// # Errors
-/// A run holds no table or several tests, or the tests are not comparable.
 pub fn compare(subjects: &[Subject], wanted: Wanted) -> Result<RunComparison, CompareError> {
     let measured: Vec<Measured> =
         subjects.iter().map(|subject| Measured::of(subject, wanted.collective)).collect::<Result<_, _>>()?;

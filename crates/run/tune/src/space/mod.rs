@@ -76,9 +76,6 @@ pub enum SpaceError {
 
 impl Space {
     /// A built-in space by its name, or that of a TOML file.
-    ///
-    /// # Errors
-    /// There is none, or the file is no space.
     pub fn open(name: &str) -> Result<Self, SpaceError> {
         let mut space = builtin::open(name).map_or_else(|| toml::read(name), Ok)?;
         for variable in space.variables.iter_mut().filter(|variable| variable.limits == Limits::default()) {
@@ -112,9 +109,6 @@ impl Space {
     }
 
     /// All settings that the space allows, in order of the values, the default (nothing set) left out.
-    ///
-    /// # Errors
-    /// What is wrong with the space: nothing should run then.
     pub fn settings(&self) -> Result<Vec<Setting>, SpaceError> {
         self.check()?;
         let mut settings = vec![Setting::default()];

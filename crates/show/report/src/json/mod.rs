@@ -2,8 +2,6 @@
 //! The types that are written are the only declaration of an answer: `docs/schema` is made from them and from their doc comments
 //! (`BUSBW_BLESS=1 cargo test -p busbw-report schemas`).
 
-mod acceleration;
-mod advise;
 mod check;
 mod compare;
 mod evidence;
@@ -12,25 +10,21 @@ mod layout;
 mod link;
 mod net_plugin;
 mod peers;
-mod prediction;
-mod profile;
 mod simulation;
 mod tune;
 mod view;
 
-pub use acceleration::write_accelerate;
-pub use advise::write_advise;
 pub use check::{write_check, write_facts};
 pub use compare::write_compare;
 pub use link::write_link;
 pub use net_plugin::write_net_plugins;
-pub use prediction::write_predict;
-pub use profile::write_profile;
 pub use simulation::write_simulate;
 pub use tune::write_tune;
 
 use busbw_model::answer::{Answer, Document, schema};
 use busbw_model::{Diagnosis, Run};
+use busbw_predict::Prediction;
+use busbw_predict::gradients::Acceleration;
 use schemars::Schema;
 use serde::Serialize;
 use std::io;
@@ -47,14 +41,14 @@ pub fn write_explain(run: &Run, diagnosis: &Diagnosis, out: &mut dyn io::Write) 
 /// The JSON Schema of every answer of this crate, as `docs/schema` keeps them.
 pub fn schemas() -> [Schema; 12] {
     [
-        schema::<acceleration::Accelerate>(),
+        schema::<Acceleration>(),
         schema::<busbw_model::Advised>(),
         schema::<check::Check>(),
         schema::<compare::Compare>(),
         schema::<view::Explain>(),
         schema::<link::Links>(),
         schema::<net_plugin::Plugins>(),
-        schema::<prediction::Predict>(),
+        schema::<Prediction>(),
         schema::<busbw_model::Profile>(),
         schema::<simulation::Simulate>(),
         schema::<tune::Tune>(),
@@ -62,7 +56,8 @@ pub fn schemas() -> [Schema; 12] {
     ]
 }
 
-fn write(answer: &impl Answer, out: &mut dyn io::Write) -> io::Result<()> {
+/// Writes an answer that is written as it is, with a closing line feed. No number is rounded; one that is not finite becomes `null`.
+pub fn write(answer: &impl Answer, out: &mut dyn io::Write) -> io::Result<()> {
     write_value(&Document::new(answer), out)
 }
 

@@ -142,8 +142,7 @@ fn entry(page: &mut Page, fault: &KnownFault) {
     let title = format!("{}: {}", fault.component.title(), fault.title);
     for (number, line) in wrap(&title, page.width() - 2 - DOES).iter().enumerate() {
         page.text(&" ".repeat(if number == 0 { 0 } else { 2 + DOES }));
-        page.styled(paint::BOLD, line);
-        page.end_line();
+        page.styled_line(paint::BOLD, line);
     }
     let fixed: Vec<String> = fault.fixed.iter().map(ToString::to_string).collect();
     let fixed = if fixed.is_empty() {
@@ -166,8 +165,7 @@ fn entry(page: &mut Page, fault: &KnownFault) {
 fn open_range(page: &mut Page, faults: &[&KnownFault]) {
     let open = |fault: &&KnownFault| ["before ", "up to "].iter().any(|word| fault.affected.starts_with(word));
     if faults.iter().any(open) && !page.is_brief() {
-        page.styled(paint::DIM, "  before, up to: no source tells since which version");
-        page.end_line();
+        page.styled_line(paint::DIM, "  before, up to: no source tells since which version");
     }
 }
 
@@ -184,8 +182,10 @@ fn undecided(page: &mut Page, faults: &[&KnownFault]) {
     let grave = faults.iter().filter(|fault| fault.consequence.is_grave()).count();
     if page.is_brief() {
         let depend = if all == 1 { "depends" } else { "depend" };
-        page.styled(paint::DIM, &format!("  {all} more {depend} on what is not known here; -v says what to tell"));
-        return page.end_line();
+        return page.styled_line(
+            paint::DIM,
+            &format!("  {all} more {depend} on what is not known here; -v says what to tell"),
+        );
     }
     page.heading("Cannot know");
     let (known, need) = (counted(all, "more known fault"), if all == 1 { "needs" } else { "need" });

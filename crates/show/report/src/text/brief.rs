@@ -57,8 +57,7 @@ fn bar(page: &mut Page, speed: Reached) {
     page.text(&label);
     page.styled(paint::BAR, &filled);
     page.styled(paint::DIM, &rest);
-    page.styled(paint::BOLD, &percent);
-    page.end_line();
+    page.styled_line(paint::BOLD, &percent);
 }
 
 /// The first sentences of the explanation, as many as fit.
@@ -136,8 +135,7 @@ impl Step {
 /// A command stands whole, however long it is: it is to be pasted.
 fn pasted(page: &mut Page, command: &str) {
     page.text(&" ".repeat(LABEL + 4));
-    page.styled(paint::CODE, &clean_line(command));
-    page.end_line();
+    page.styled_line(paint::CODE, &clean_line(command));
 }
 
 fn said(page: &mut Page, name: &str, text: &str) {
@@ -169,8 +167,7 @@ fn tail(page: &mut Page, diagnosis: &Diagnosis, more: &str) {
     }
     if let Some(left) = super::more(others.count(), OTHERS) {
         page.text(&" ".repeat(LABEL));
-        page.styled(paint::DIM, &left);
-        page.end_line();
+        page.styled_line(paint::DIM, &left);
     }
     page.more_by(more);
 }

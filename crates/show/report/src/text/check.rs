@@ -2,7 +2,7 @@
 
 use super::Style;
 use super::page::{Page, paint};
-use crate::style::{clean_line, columns, left, wrap};
+use crate::style::{clean_line, left, widest, wrap};
 use crate::words::counted;
 use busbw_model::{Area, CheckItem, Checked, Code, OddOne, Outcome};
 
@@ -26,7 +26,7 @@ pub fn check(checked: &Checked, style: &Style) -> String {
         rows.retain(|row| matches!(row.first.outcome, Outcome::Fail | Outcome::Warn));
     }
     let items = rows.iter().map(|row| row.item).chain(checked.odd_ones.iter().map(|odd| odd.item.as_str()));
-    let width = items.map(columns).max().unwrap_or(0).max("ITEM".len());
+    let width = widest(items).max("ITEM".len());
     header(&mut page, checked, width, rows.is_empty() && checked.odd_ones.is_empty());
     for area in rows.iter().map(|row| row.area).collect::<std::collections::BTreeSet<_>>() {
         page.heading(area.title());
@@ -143,15 +143,13 @@ fn named(names: &[&str], noun: &str) -> String {
 
 fn header(page: &mut Page, checked: &Checked, width: usize, without_rows: bool) {
     let hosts: Vec<&str> = checked.hosts.iter().map(String::as_str).collect();
-    page.styled(paint::BOLD, &format!("busbw check of {}", named(&hosts, "host")));
-    page.end_line();
+    page.styled_line(paint::BOLD, &format!("busbw check of {}", named(&hosts, "host")));
     if without_rows {
         return;
     }
     page.end_line();
     let room = detail_width(page, width);
-    page.styled(paint::DIM, &format!("  {}  {}RESULT", left("ITEM", width), left("DETAIL", room + 2)));
-    page.end_line();
+    page.styled_line(paint::DIM, &format!("  {}  {}RESULT", left("ITEM", width), left("DETAIL", room + 2)));
 }
 
 fn detail_width(page: &Page, item: usize) -> usize {
@@ -163,8 +161,7 @@ fn line(page: &mut Page, width: usize, item: &str, detail: &str, result: &str) {
     let detail = wrap(&clean_line(detail), room);
     let first = detail.first().map_or("", String::as_str);
     page.text(&format!("  {}  {}", left(item, width), left(first, room + 2)));
-    page.styled(paint_of(result), result);
-    page.end_line();
+    page.styled_line(paint_of(result), result);
     for rest in detail.iter().skip(1) {
         page.text(&format!("{}{rest}", " ".repeat(width + 4)));
         page.end_line();
@@ -223,8 +220,7 @@ fn summary(page: &mut Page, checked: &Checked) {
     page.text(&format!("  {text}{skipped}"));
     page.end_line();
     if let Some(code) = first_code(checked) {
-        page.styled(paint::DIM, &format!("      what a code means: busbw explain --code {code}"));
-        page.end_line();
+        page.styled_line(paint::DIM, &format!("      what a code means: busbw explain --code {code}"));
     }
 }
 

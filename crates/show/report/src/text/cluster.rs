@@ -1,7 +1,7 @@
 //! The cluster: nodes, communicators, rings, and where rings leave a node.
 
 use super::page::{Page, paint};
-use crate::style::{columns, left, right};
+use crate::style::{columns, left, right, widest};
 use crate::words::{self, counted};
 use busbw_model::{Communicator, Crossing, Run};
 use std::collections::BTreeSet;
@@ -31,7 +31,7 @@ pub(super) fn nodes(page: &mut Page, run: &Run) {
     } else {
         node_kinds(run)
     };
-    let width = |cell: usize| rows.iter().map(|row| columns(&row[cell])).max().unwrap_or(0);
+    let width = |cell: usize| widest(rows.iter().map(|row| &row[cell]));
     let (hosts, gpus) = (width(0), width(1));
     for [host, gpu, nic] in rows.iter().take(MAX_KINDS) {
         page.clipped(2, &format!("{}  {}  {nic}", left(host, hosts), left(gpu, gpus)));
@@ -100,11 +100,11 @@ fn rings(page: &mut Page, comm: &Communicator) {
     let legend = if comm.crossings().is_empty() { "" } else { " (▶ goes to another node)" };
     page.indented(2, &format!("{count}{legend}"));
     let channels: Vec<String> = rings.iter().map(|(channels, _)| words::channel_ids(channels)).collect();
-    let widest = channels.iter().map(|ids| columns(ids)).max().unwrap_or(0);
+    let longest = widest(channels.iter());
     for (ids, (_, ranks)) in channels.iter().zip(&rings).take(MAX_KINDS) {
         page.text("    channel ");
-        page.text(&left(ids, widest));
-        page.hanging(14 + widest, paint::PLAIN, &words::ring(comm, ranks));
+        page.text(&left(ids, longest));
+        page.hanging(14 + longest, paint::PLAIN, &words::ring(comm, ranks));
     }
     page.more(rings.len(), MAX_KINDS);
 }
@@ -128,7 +128,7 @@ fn rank_pairs(page: &mut Page, run: &Run, comm: &Communicator, crossings: &[Cros
     let wanted: BTreeSet<(u32, u32)> = crossings.iter().map(|c| (c.from, c.to)).collect();
     let nics = words::pair_nics(run, comm, &wanted);
     let host = |rank| words::host_of(run, comm, rank);
-    let hosts = crossings.iter().flat_map(|c| [host(c.from), host(c.to)]).map(|host| columns(&host)).max().unwrap_or(0);
+    let hosts = widest(crossings.iter().flat_map(|c| [host(c.from), host(c.to)]));
     let digits = crossings.iter().map(|c| c.from.max(c.to).to_string().len()).max().unwrap_or(0);
     let channels = crossings.iter().map(|c| c.channels.len().to_string().len()).max().unwrap_or(0);
     for crossing in crossings {
@@ -154,8 +154,8 @@ fn node_pairs(page: &mut Page, run: &Run, comm: &Communicator, crossings: &[Cros
             (words::host(run, *from), sum, words::host(run, *to))
         })
         .collect();
-    let hosts = rows.iter().map(|(from, ..)| columns(from)).max().unwrap_or(0);
-    let longest = rows.iter().map(|(_, sum, _)| columns(sum)).max().unwrap_or(0);
+    let hosts = widest(rows.iter().map(|(from, ..)| from));
+    let longest = widest(rows.iter().map(|(_, sum, _)| sum));
     for (from, sum, to) in &rows {
         page.text(&format!("    {} ", left(from, hosts)));
         page.styled(paint::BAR, &format!("──{}──▶", rule(sum, longest)));

@@ -3,7 +3,7 @@
 use super::Style;
 use super::page::{Page, paint};
 use crate::letters::{letter, times};
-use crate::style::{clip, columns, left, right};
+use crate::style::{clip, left, right, widest};
 use crate::words::comparison as words;
 use busbw_model::{ComparedCell, ComparedFinding, ComparedRow, Contest, Faster, RunComparison, SizeRange, short_names};
 
@@ -93,11 +93,10 @@ fn contests(page: &mut Page, comparison: &RunComparison) {
 
 fn ranges(page: &mut Page, contest: &Contest) {
     let labels: Vec<String> = contest.ranges.iter().map(words::sizes).collect();
-    let width = labels.iter().map(|label| columns(label)).max().unwrap_or(0);
+    let width = widest(labels.iter());
     for (range, label) in contest.ranges.iter().zip(&labels) {
         page.text(&format!("  {}  ", left(label, width)));
-        page.styled(paint_of(range), &words::outcome(range, contest.other));
-        page.end_line();
+        page.styled_line(paint_of(range), &words::outcome(range, contest.other));
     }
 }
 
@@ -115,7 +114,7 @@ fn differences(page: &mut Page, comparison: &RunComparison) {
     if differences.is_empty() {
         page.indented(2, "None found: variables, versions and setup are the same, if the inputs state them.");
     }
-    let width = differences.iter().map(|d| columns(&d.name)).max().unwrap_or(0).min(MAX_NAME);
+    let width = widest(differences.iter().map(|d| &d.name)).min(MAX_NAME);
     for difference in differences {
         let values = difference.values.iter().enumerate().map(|(index, value)| {
             format!("{} {}", letter(index), clip(value.as_deref().unwrap_or(words::NOT_SAID), MAX_NAME))

@@ -29,8 +29,7 @@ pub(super) fn finding(page: &mut Page, run: &Run, diagnosis: &Diagnosis, finding
     if !finding.remedy.is_empty() {
         page.end_line();
         page.text("  ");
-        page.styled(paint::GOOD, "What to do");
-        page.end_line();
+        page.styled_line(paint::GOOD, "What to do");
         for (index, text) in finding.remedy.iter().enumerate() {
             remedy(page, index + 1, text);
         }
@@ -59,8 +58,7 @@ fn alternatives(page: &mut Page, alternatives: &[Alternative]) {
 pub(super) fn alike(page: &mut Page, alike: &[(Severity, Code, usize)]) {
     for (severity, code, count) in alike {
         page.end_line();
-        page.styled(paint::DIM, &format!("… and {count} more {}[{code}] like these", severity.as_str()));
-        page.end_line();
+        page.styled_line(paint::DIM, &format!("… and {count} more {}[{code}] like these", severity.as_str()));
     }
 }
 
@@ -68,8 +66,7 @@ pub(super) fn alike(page: &mut Page, alike: &[(Severity, Code, usize)]) {
 pub(super) fn pages(page: &mut Page, diagnosis: &Diagnosis) {
     if let Some(first) = diagnosis.findings.first().filter(|_| diagnosis.has_problems()) {
         page.end_line();
-        page.styled(paint::DIM, &format!("More: busbw explain --code {}", first.code));
-        page.end_line();
+        page.styled_line(paint::DIM, &format!("More: busbw explain --code {}", first.code));
     }
 }
 
@@ -119,8 +116,7 @@ fn remedy(page: &mut Page, number: usize, text: &str) {
                     page.text(&label);
                     label = " ".repeat(REMEDY_INDENT);
                 }
-                page.styled(paint::CODE, &command);
-                page.end_line();
+                page.styled_line(paint::CODE, &command);
             }
         }
     }

@@ -4,7 +4,7 @@ use super::findings::finding;
 use super::page::{Page, paint};
 use super::{Style, verdict};
 use crate::link::{Level, Scale, about, cell, loss, quality_of_service};
-use crate::style::{clip, columns, left, right};
+use crate::style::{clip, left, right, widest};
 use busbw_model::{Diagnosis, Finding, LinkFigures, LinkRun, Run, gbit};
 
 /// A name of an end is cut to this.
@@ -45,8 +45,8 @@ pub fn link(run: &LinkRun, diagnosis: &Diagnosis, style: &Style) -> String {
 fn matrix(page: &mut Page, run: &LinkRun, title: &str, figure: &dyn Fn(&LinkFigures) -> (String, Option<f64>)) {
     page.heading(title);
     let names: Vec<String> = (0..run.ends.len()).map(|end| clip(&run.name(end), MAX_NAME).into_owned()).collect();
-    let first = names.iter().map(|name| columns(name)).max().unwrap_or(0) + 5;
-    let width = names.iter().map(|name| columns(name)).max().unwrap_or(0).max(7);
+    let first = widest(names.iter()) + 5;
+    let width = widest(names.iter()).max(7);
     let scale = Scale::of(run.links.iter().filter_map(|link| figure(link.outcome.as_ref().ok()?).1));
     // Columns that the page has no room for follow in a block of their own.
     let room = ((page.width().saturating_sub(first + 2)) / (width + 1)).max(1);
@@ -102,7 +102,7 @@ fn latencies(page: &mut Page, run: &LinkRun) {
     }
     page.heading("Latency, half a round trip of a small message");
     let name = |link: &busbw_model::Link| format!("{} ↔ {}", run.name(link.from), run.name(link.to));
-    let width = all.iter().map(|(link, _)| columns(&name(link))).max().unwrap_or(0).min(2 * MAX_NAME + 3);
+    let width = widest(all.iter().map(|(link, _)| name(link))).min(2 * MAX_NAME + 3);
     for (link, latency) in &all {
         let figures =
             format!("median {}  99% {}", right(&latency.median.to_string(), 10), right(&latency.p99.to_string(), 10));
@@ -117,7 +117,7 @@ fn curves(page: &mut Page, run: &LinkRun) {
     }
     let measured: Vec<_> = run.links.iter().filter_map(|link| Some((link, link.outcome.as_ref().ok()?))).collect();
     let name = |link: &busbw_model::Link| format!("{} → {}", run.name(link.from), run.name(link.to));
-    let width = measured.iter().map(|(link, _)| columns(&name(link))).max().unwrap_or(0).min(2 * MAX_NAME + 3);
+    let width = widest(measured.iter().map(|(link, _)| name(link))).min(2 * MAX_NAME + 3);
     let mut table = |title: &str, heads: Vec<String>, row: &dyn Fn(&LinkFigures) -> Vec<f64>| {
         if heads.len() < 2 {
             return;

@@ -2,7 +2,7 @@
 
 use super::Style;
 use super::page::{Page, paint};
-use crate::style::{clip, columns, left, right};
+use crate::style::{clip, columns, left, right, widest};
 use busbw_model::{Breach, PartOffer, PluginDevice, PluginReport, PluginRun, RuleOutcome, RuleReport};
 
 /// A label is cut to this.
@@ -123,8 +123,7 @@ fn rules(page: &mut Page, run: &PluginRun) {
             page.styled(style, &left(word, width + 2));
         }
         let taken = 2 + name_width + widths.iter().sum::<usize>() + 2 * widths.len();
-        page.styled(paint::DIM, &clip(rule.asks, page.width().saturating_sub(taken)));
-        page.end_line();
+        page.styled_line(paint::DIM, &clip(rule.asks, page.width().saturating_sub(taken)));
     }
 }
 
@@ -212,7 +211,7 @@ fn figures(page: &mut Page, run: &PluginRun) {
 
 fn smaller_figures(page: &mut Page, measured: &[(&PluginReport, &busbw_model::PluginFigures)]) {
     page.heading("8 bytes, and what 10^9 bytes cost");
-    let width = measured.iter().map(|(plugin, _)| columns(&label(plugin))).max().unwrap_or(0);
+    let width = widest(measured.iter().map(|(plugin, _)| label(plugin)));
     for (plugin, figures) in measured {
         let latency = figures.latency.map_or("-".into(), |latency| format!("{} (99% {})", latency.median, latency.p99));
         let rate = figures.messages_per_second.map_or("-".into(), |rate| format!("{:.0} k messages/s", rate / 1e3));

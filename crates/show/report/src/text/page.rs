@@ -49,8 +49,7 @@ impl Page {
 
     /// Where there is more than a screen has room for.
     pub fn more_by(&mut self, how: &str) {
-        self.styled(paint::DIM, &format!("More  {how}"));
-        self.end_line();
+        self.styled_line(paint::DIM, &format!("More  {how}"));
     }
 
     /// Whether it should fit a screen.
@@ -87,6 +86,12 @@ impl Page {
         }
     }
 
+    /// The rest of a line.
+    pub fn styled_line(&mut self, style: anstyle::Style, text: &str) {
+        self.styled(style, text);
+        self.end_line();
+    }
+
     pub fn end_line(&mut self) {
         while self.out.ends_with(' ') {
             self.out.pop();
@@ -97,8 +102,7 @@ impl Page {
     /// A line that says what follows, after an empty line.
     pub fn heading(&mut self, text: &str) {
         self.end_line();
-        self.styled(paint::BOLD, text);
-        self.end_line();
+        self.styled_line(paint::BOLD, text);
     }
 
     pub fn clipped(&mut self, indent: usize, text: &str) {
@@ -122,8 +126,7 @@ impl Page {
         let text = clean_line(text);
         for (number, line) in wrap(&text, self.width - indent).iter().enumerate() {
             self.text(&" ".repeat(if number == 0 { 2 } else { indent }));
-            self.styled(style, line);
-            self.end_line();
+            self.styled_line(style, line);
         }
     }
 
@@ -133,8 +136,7 @@ impl Page {
         let lines = text.split_inclusive("; ").flat_map(|part| wrap(part.trim_end(), self.width - 2));
         for (number, line) in lines.collect::<Vec<_>>().into_iter().enumerate() {
             self.text(if number == 0 { "" } else { "  " });
-            self.styled(paint::BOLD, &line);
-            self.end_line();
+            self.styled_line(paint::BOLD, &line);
         }
     }
 
@@ -142,8 +144,7 @@ impl Page {
     pub fn more(&mut self, total: usize, shown: usize) {
         if let Some(text) = super::more(total, shown) {
             self.text("  ");
-            self.styled(paint::DIM, &text);
-            self.end_line();
+            self.styled_line(paint::DIM, &text);
         }
     }
 

@@ -1,7 +1,7 @@
 //! Comparison of nodes and pairs, as text: the spread, and the outliers.
 
 use super::page::Page;
-use crate::style::{columns, left, right};
+use crate::style::{left, right, widest};
 use crate::words;
 use busbw_model::{Diagnosis, PeerGroup, SlowPeer};
 
@@ -29,7 +29,7 @@ fn slow(page: &mut Page, group: &PeerGroup) {
         [peer.name(), group.figure(peer.value), share, words::counted(peer.measurements, "measurement")]
     };
     let rows: Vec<[String; 4]> = group.slow.iter().take(MAX_SLOW).map(cells).collect();
-    let width = |cell: usize| rows.iter().map(|row| columns(&row[cell])).max().unwrap_or(0);
+    let width = |cell: usize| widest(rows.iter().map(|row| &row[cell]));
     let widths = [width(0), width(1), width(2)];
     for ([name, figure, share, count], peer) in rows.iter().zip(&group.slow) {
         let figures = [left(name, widths[0]), right(figure, widths[1]), right(share, widths[2])].join("  ");

@@ -4,7 +4,7 @@
 use super::Style;
 use super::page::{Page, paint};
 use crate::description;
-use crate::style::{clean_line, columns, left, wrap};
+use crate::style::{clean_line, left, widest, wrap};
 use crate::words::counted;
 use busbw_model::{Collective, Datatype};
 use busbw_predict::{Calibrated, Cluster, Prediction, PredictionRow};
@@ -66,15 +66,14 @@ fn calibrated(calibrated: &Calibrated) -> Vec<String> {
 
 /// The width of a column of words: that of its widest cell.
 fn width(prediction: &Prediction, name: &str, cell: fn(&PredictionRow) -> &'static str) -> usize {
-    prediction.rows.iter().map(|row| columns(cell(row))).max().unwrap_or(0).max(name.len())
+    widest(prediction.rows.iter().map(cell)).max(name.len())
 }
 
 /// A text on lines that begin with `#`.
 fn comment(page: &mut Page, text: &str) {
     for (number, line) in wrap(&clean_line(text), page.width()).into_iter().enumerate() {
         let mark = if number == 0 { "# " } else { "#   " };
-        page.styled(paint::DIM, &format!("{mark}{line}"));
-        page.end_line();
+        page.styled_line(paint::DIM, &format!("{mark}{line}"));
     }
 }
 

@@ -6,7 +6,7 @@ use super::tables::bar;
 use crate::description;
 use crate::histogram::bins;
 use crate::scenario::{BusbwChange, Comparison, Scenario};
-use crate::style::{clip, columns, left, right};
+use crate::style::{clip, left, right, widest};
 use crate::words::counted;
 use busbw_model::GBps;
 
@@ -22,8 +22,7 @@ const MAX_NAME: usize = 24;
 pub fn simulate(comparison: &Comparison, style: &Style) -> String {
     let mut page = Page::new(*style);
     let cluster = &comparison.base.cluster;
-    page.styled(paint::BOLD, &description::machines(cluster));
-    page.end_line();
+    page.styled_line(paint::BOLD, &description::machines(cluster));
     for part in description::parts(cluster).iter().skip(1) {
         page.indented(2, part);
     }
@@ -48,7 +47,7 @@ pub fn simulate(comparison: &Comparison, style: &Style) -> String {
 fn distributions(page: &mut Page, comparison: &Comparison) {
     let seeds = counted(comparison.base.simulation.per_seed.len(), "hash seed");
     page.heading(&format!("busbw of large messages over {seeds}, GB/s"));
-    let names = comparison.scenarios().map(|scenario| columns(&scenario.name)).max().unwrap_or(0).min(MAX_NAME);
+    let names = widest(comparison.scenarios().map(|scenario| &scenario.name)).min(MAX_NAME);
     let head = ["p5", "median", "p95", "worst", "best", "unshared"].map(|name| right(name, 8));
     page.clipped(2, &format!("{}  {}", left("", names), head.join("  ")));
     for scenario in comparison.scenarios() {
@@ -75,7 +74,7 @@ fn seeds(page: &mut Page, scenario: &Scenario) {
     }
     page.heading(&format!("Seeds by busbw in GB/s, {}", scenario.name));
     let labels: Vec<String> = bins.iter().map(|bin| bin.label()).collect();
-    let width = labels.iter().map(|label| columns(label)).max().unwrap_or(0);
+    let width = widest(labels.iter());
     let most = bins.iter().map(|bin| bin.count).max().unwrap_or(1);
     let total = scenario.simulation.per_seed.len().max(1);
     let room = page.width().saturating_sub(width + 16).min(MAX_BAR);
@@ -83,8 +82,7 @@ fn seeds(page: &mut Page, scenario: &Scenario) {
         page.text(&format!("  {}  ", right(label, width)));
         page.text(&right(&format!("{:.1}%", bin.count as f64 * 100.0 / total as f64), 6));
         page.text("  ");
-        page.styled(paint::BAR, &bar(Some(GBps(bin.count as f64)), GBps(most as f64), room));
-        page.end_line();
+        page.styled_line(paint::BAR, &bar(Some(GBps(bin.count as f64)), GBps(most as f64), room));
     }
 }
 
@@ -98,7 +96,7 @@ fn links(page: &mut Page, scenario: &Scenario) {
     let shown = &links[..links.len().min(MAX_LINKS)];
     let head = ["rate", "flows", "at most", "slowest in"].map(|name| right(name, 10));
     let room = page.width() - 2 - 4 * 12;
-    let width = shown.iter().map(|link| columns(&link.name)).max().unwrap_or(0).min(room);
+    let width = widest(shown.iter().map(|link| &link.name)).min(room);
     page.clipped(2, &format!("{}  {}", left("", width), head.join("  ")));
     for link in shown {
         let cells = [

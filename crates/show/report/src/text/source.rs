@@ -1,7 +1,7 @@
 //! Evidence as a compiler shows source: the place, the line, a mark under what the note speaks of.
 
 use super::page::{Page, paint};
-use crate::style::{self, clean_line, clip, clip_around, columns, right, wrap};
+use crate::style::{self, clean_line, clip, clip_around, columns, right, widest, wrap};
 use crate::words;
 use busbw_model::{Evidence, Run};
 use std::borrow::Cow;
@@ -37,8 +37,7 @@ pub(super) fn evidence(page: &mut Page, run: &Run, lines: &[Evidence]) {
     }
     if let Some(more) = super::more(lines.len(), MAX_LINES) {
         rule(page, gutter, "");
-        page.styled(paint::DIM, &format!(" {more}"));
-        page.end_line();
+        page.styled_line(paint::DIM, &format!(" {more}"));
     }
 }
 
@@ -90,18 +89,16 @@ fn mark(page: &mut Page, gutter: usize, marked: Range<usize>, note: &str) {
     page.text(&" ".repeat(marked.start + 1));
     page.styled(paint::WARNING, &carets);
     if beside + columns(note) <= width {
-        page.styled(paint::WARNING, &format!(" {note}"));
-        return page.end_line();
+        return page.styled_line(paint::WARNING, &format!(" {note}"));
     }
     page.end_line();
     let lines = wrap(note, width);
-    let longest = lines.iter().map(|line| columns(line)).max().unwrap_or(0);
+    let longest = widest(lines.iter());
     let indent = marked.start.min(width.saturating_sub(longest));
     for line in lines {
         rule(page, gutter, "");
         page.text(&" ".repeat(indent + 1));
-        page.styled(paint::WARNING, &line);
-        page.end_line();
+        page.styled_line(paint::WARNING, &line);
     }
 }
 

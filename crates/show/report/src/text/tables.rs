@@ -1,7 +1,7 @@
 //! The tables: a few as bar charts, many as a line each.
 
 use super::page::{Page, paint};
-use crate::style::{columns, left, right};
+use crate::style::{left, right, widest};
 use crate::words;
 use busbw_model::{BenchRow, BenchTable, Diagnosis, ExpectedTable, GBps, Measure, Run};
 
@@ -34,7 +34,7 @@ pub(super) fn tables(page: &mut Page, run: &Run, diagnosis: &Diagnosis) {
 fn summaries(page: &mut Page, run: &Run) {
     page.heading(&format!("{} tables, busbw in GB/s", run.tables.len()));
     let rows: Vec<[String; 4]> = run.tables.iter().take(MAX_LINES).map(|table| summary(run, table)).collect();
-    let width = |cell: usize| rows.iter().map(|row| columns(&row[cell])).max().unwrap_or(0);
+    let width = |cell: usize| widest(rows.iter().map(|row| &row[cell]));
     let widths = [width(0), width(1), width(2)];
     for [title, sizes, figures, location] in &rows {
         let cells = [left(title, widths[0]), left(sizes, widths[1]), left(figures, widths[2])];
@@ -59,7 +59,7 @@ fn chart(page: &mut Page, table: &BenchTable, expected: Option<&ExpectedTable>) 
         return page.indented(2, "no row was measured");
     };
     let rows = selected(&table.rows, peak_row);
-    let sizes = rows.iter().map(|row| columns(&row.size.to_string())).max().unwrap_or(0).max(4);
+    let sizes = widest(rows.iter().map(|row| row.size.to_string())).max(4);
     let halves = [|row: &BenchRow| row.out_of_place.is_some(), |row: &BenchRow| row.in_place.is_some()]
         .map(|has| rows.iter().any(|row| has(row)));
     page.text(&format!("  {}", right("size", sizes)));

@@ -2,7 +2,7 @@
 
 use super::Style;
 use super::page::Page;
-use crate::style::{clip, columns, left, right};
+use crate::style::{clip, columns, left, right, widest};
 use crate::words::tuning as words;
 use busbw_model::{TunedSetting, Tuning};
 
@@ -48,15 +48,12 @@ fn settings(page: &mut Page, tuning: &Tuning, most: usize) {
     let rows: Vec<Vec<String>> = shown.iter().enumerate().map(numbered).collect();
     let names = [vec!["#".to_string()], vec![String::new()]];
     let variables = tuning.variables.iter().enumerate().map(|(at, variable)| {
-        let cells = rows.iter().map(|row| columns(&row[2 + at])).max().unwrap_or(0);
+        let cells = widest(rows.iter().map(|row| &row[2 + at]));
         in_lines(&clip(in_short(&variable.name), MAX_NAME), cells)
     });
     let heads: Vec<Vec<String>> =
         names.into_iter().chain(variables).chain(words::COLUMNS.map(|name| vec![name.into()])).collect();
-    let width = |column: usize| {
-        let cells = rows.iter().map(|row| &row[column]).chain(&heads[column]).map(|cell| columns(cell));
-        cells.max().unwrap_or(0)
-    };
+    let width = |column: usize| widest(rows.iter().map(|row| &row[column]).chain(&heads[column]));
     let mut widths: Vec<usize> = (0..heads.len()).map(width).collect();
     for name in LEFT_OUT {
         let at = heads.iter().position(|head| head[0] == name);
@@ -97,7 +94,7 @@ fn row(tuning: &Tuning, index: usize, setting: &TunedSetting) -> Vec<String> {
 /// A name in lines no wider than the cells below it, or than its longest word: `SOCKET_`, `NTHREADS`.
 fn in_lines(name: &str, cells: usize) -> Vec<String> {
     let words: Vec<&str> = name.split_inclusive('_').collect();
-    let width = words.iter().map(|word| columns(word)).max().unwrap_or(0).max(cells);
+    let width = widest(words.iter()).max(cells);
     let mut lines: Vec<String> = Vec::new();
     for word in words {
         match lines.last_mut().filter(|line| columns(line) + columns(word) <= width) {
@@ -119,9 +116,9 @@ fn heatmap(page: &mut Page, tuning: &Tuning) {
     let Some(map) = words::heatmap(tuning) else { return };
     page.heading(&format!("{} down, {} across", map.rows.0, map.columns.0));
     let mean = |cell: Option<words::Cell>| cell.map_or("-".into(), |cell| words::number(cell.mean));
-    let cells = map.cells.iter().flatten().map(|cell| columns(&mean(*cell)));
-    let width = map.columns.1.iter().map(|value| columns(value)).chain(cells).max().unwrap_or(0);
-    let label = map.rows.1.iter().map(|value| columns(value)).max().unwrap_or(0);
+    let cells = map.cells.iter().flatten().map(|cell| mean(*cell));
+    let width = widest(map.columns.1.iter()).max(widest(cells));
+    let label = widest(map.rows.1.iter());
     let heads: String = map.columns.1.iter().map(|value| format!("  {}  ", right(value, width))).collect();
     page.clipped(2, &format!("{}{heads}", left("", label)));
     for (value, row) in map.rows.1.iter().zip(&map.cells) {

@@ -55,7 +55,7 @@ fn a_prediction_as_json() {
     for collective in Collective::ALL {
         let mut prediction = prediction(collective, 16);
         prediction.rows[0].limit = GBps(f64::INFINITY);
-        let document = written(|out| json::write_predict(&prediction, out));
+        let document = written(|out| json::write(&prediction, out));
         assert_eq!(schema_errors(PREDICT, &document), Vec::<String>::new(), "{collective}");
         let document: Value = serde_json::from_str(&document).unwrap();
         assert_eq!(document["rows"].as_array().unwrap().len(), prediction.rows.len());

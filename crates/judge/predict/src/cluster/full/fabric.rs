@@ -26,7 +26,6 @@ const KINDS: [(&str, Kind); 6] = [
     ("explicit", Kind::Explicit),
 ];
 
-/// Reads `[fabric]`.
 pub(super) fn read(root: &Section, hosts: &Hosts, network: &NetworkFacts) -> Result<Option<Fabric>, DescriptionError> {
     let Some(section) = root.section("fabric")? else { return Ok(None) };
     let routing = section.choice("routing", &[("hash", Routing::Hash), ("adaptive", Routing::Adaptive)])?;

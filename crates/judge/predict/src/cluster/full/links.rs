@@ -19,7 +19,6 @@ const KINDS: [(&str, LinkKind); 4] = [
 /// B200.
 const NVLINK_RATES: [(usize, f64); 5] = [(1, 80.0), (2, 150.0), (3, 300.0), (4, 450.0), (5, 900.0)];
 
-/// Reads `[links]`.
 pub(super) fn read(root: &Section, hosts: &Hosts) -> Result<LinkFacts, DescriptionError> {
     let Some(section) = root.section("links")? else { return Ok(LinkFacts::default()) };
     let kind = section.choice("kind", &KINDS)?;

@@ -14,9 +14,6 @@ impl Traffic {
     /// none, GPUs and NICs are divided evenly.
     ///
     /// Nodes are numbered by their lowest rank, whatever their names.
-    ///
-    /// # Errors
-    /// Rings cross nodes but the cluster has no NICs, or there are too many flows.
     pub fn of_communicator(comm: &Communicator, cluster: &Cluster) -> Result<Traffic, SimulationError> {
         let rings = comm.ring_count().max(1);
         let hops =

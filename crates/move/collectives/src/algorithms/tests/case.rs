@@ -63,7 +63,6 @@ impl Case {
         Operation { collective, datatype, redop, count, root, send, receive, counts }
     }
 
-    /// What `rank` gives.
     fn given(&self, rank: usize, ranks: usize) -> Vec<f64> {
         let len = match self.collective {
             Collective::ReduceScatter | Collective::AllToAll => ranks * self.count,

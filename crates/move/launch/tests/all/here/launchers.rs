@@ -1,13 +1,13 @@
 //! The example `who` under real launchers: our own spawn, Open MPI, MPICH and torchrun, where they are installed.
 
-use crate::skip::{programs, unless_skipped};
+use crate::process::{Ended, LIMIT, Running, run, signal};
+use crate::skip::{needed, programs};
 use busbw_launch::Lookup;
 use busbw_launch::command::{Starter, Tool};
 use busbw_launch::{Invocation, Started};
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
-use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Command, Stdio};
 
 /// The example, which cargo builds with the tests, beside their directory.
 pub fn who() -> PathBuf {
@@ -30,43 +30,21 @@ pub fn command(program: impl AsRef<std::ffi::OsStr>) -> Command {
     command
 }
 
-/// Runs to the end, or fails after a minute.
-pub fn output(command: &mut Command) -> Output {
-    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    finish(child)
-}
-
-/// Waits for the end, or fails after a minute.
-pub fn finish(mut child: Child) -> Output {
-    let start = Instant::now();
-    while child.try_wait().unwrap().is_none() {
-        if start.elapsed() > Duration::from_secs(60) {
-            child.kill().unwrap();
-            let output = child.wait_with_output().unwrap();
-            panic!("hangs: {output:?}");
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    child.wait_with_output().unwrap()
-}
-
-pub fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
 /// Checks that rank 0's line, and no other, was printed, and begins with `says`.
-pub fn joined(output: &Output, says: &str) {
-    let (out, errors) = (text(&output.stdout), text(&output.stderr));
-    let lines: Vec<&str> = out.lines().filter(|line| line.starts_with("launcher")).collect();
-    assert!(output.status.success(), "{out}{errors}");
-    assert!(lines.len() == 1 && lines[0].starts_with(says), "{out}{errors}");
+pub fn joined(ended: &Ended, says: &str) {
+    let lines: Vec<&str> = ended.printed().lines().filter(|line| line.starts_with("launcher")).collect();
+    assert!(lines.len() == 1 && lines[0].starts_with(says), "{ended:?}");
+}
+
+pub fn ended(command: &mut Command) -> Ended {
+    run(command, LIMIT)
 }
 
 #[test]
 fn our_own_spawn() {
-    joined(&output(command(who()).args(["--np", "1"])), "launcher Busbw way Alone size 1 gathered 0 here 1");
+    joined(&ended(command(who()).args(["--np", "1"])), "launcher Busbw way Alone size 1 gathered 0 here 1");
     let says = "launcher Busbw way Fixed size 8 gathered 0,1,2,3,4,5,6,7 here 8";
-    joined(&output(command(who()).args(["--np", "4", "--threads", "2"])), says);
+    joined(&ended(command(who()).args(["--np", "4", "--threads", "2"])), says);
 }
 
 /// The shell of an allocation may be a task of srun itself: ranks are started from it all the same.
@@ -95,17 +73,17 @@ fn ranks_are_started_where_a_launcher_has_started_one_process() {
 
 #[test]
 fn our_own_spawn_ends_with_the_rank_that_failed_first() {
-    let killed = output(command(who()).args(["--np", "3", "--die", "1"]));
-    assert_eq!(killed.status.code(), Some(128 + 6), "{killed:?}");
-    let errors = text(&killed.stderr);
+    let killed = ended(command(who()).args(["--np", "3", "--die", "1"]));
+    assert_eq!(killed.code(), Some(128 + 6), "{killed:?}");
+    let errors = killed.stderr;
     assert!(errors.lines().count() == 2, "{errors}");
     assert!(
         errors.lines().all(|line| line.starts_with("who: rank 1 on host ") && line.contains("has ended")),
         "{errors}"
     );
-    let failed = output(command(who()).args(["--np", "3", "--fail", "2"]));
-    assert_eq!(failed.status.code(), Some(1), "{failed:?}");
-    let errors = text(&failed.stderr);
+    let failed = ended(command(who()).args(["--np", "3", "--fail", "2"]));
+    assert_eq!(failed.code(), Some(1), "{failed:?}");
+    let errors = failed.stderr;
     assert!(
         errors.lines().count() == 3 && errors.lines().all(|line| line.ends_with(": a fault on request")),
         "{errors}"
@@ -114,57 +92,34 @@ fn our_own_spawn_ends_with_the_rank_that_failed_first() {
 
 #[test]
 fn our_own_spawn_leaves_no_rank_behind_a_signal() {
-    for (signal, status) in [("-INT", Some(130)), ("-TERM", Some(143)), ("-KILL", None)] {
-        let mark = format!("BUSBW_TEST_MARK={}{signal}", std::process::id());
-        let (name, value) = mark.split_once('=').unwrap();
-        let mut start = command(who());
-        start.args(["--np", "3", "--hang", "1"]).env(name, value).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = start.spawn().unwrap();
+    for (name, status) in [("INT", Some(130)), ("TERM", Some(143)), ("KILL", None)] {
+        let mut running = Running::start(command(who()).args(["--np", "3", "--hang", "1"]));
         // Rank 0 has printed its line: every rank is up.
-        let mut line = String::new();
-        std::io::BufRead::read_line(&mut std::io::BufReader::new(child.stdout.as_mut().unwrap()), &mut line).unwrap();
-        assert!(line.starts_with("launcher"), "{line}");
-        assert_eq!(marked(&mark).len(), 4);
-        assert!(Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap().success());
-        let output = finish(child);
-        assert_eq!(output.status.code(), status, "{output:?}");
-        assert_eq!(output.status.signal(), if status.is_none() { Some(9) } else { None });
-        let start = Instant::now();
-        while !marked(&mark).is_empty() {
-            assert!(start.elapsed() < Duration::from_secs(20), "left behind: {:?}", marked(&mark));
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        running.until(LIMIT, "line", |out| out.starts_with("launcher").then_some(()));
+        assert_eq!(running.processes().len(), 4);
+        signal(running.id(), name);
+        let ended = running.ended(LIMIT);
+        assert_eq!(ended.code(), status, "{ended:?}");
+        assert_eq!(ended.status.signal(), if status.is_none() { Some(9) } else { None });
+        running.gone("who", LIMIT);
     }
-}
-
-/// Processes, other than zombies of other parents, with this variable.
-fn marked(mark: &str) -> Vec<String> {
-    let processes = std::fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path());
-    let marked = processes.filter(|process| {
-        std::fs::read(process.join("environ"))
-            .is_ok_and(|all| all.split(|&byte| byte == 0).any(|one| one == mark.as_bytes()))
-    });
-    marked.map(|process| process.display().to_string()).collect()
 }
 
 #[test]
 fn a_stopped_rank_is_named_by_all_others() {
     for victim in [0, 1] {
-        let mut start = command(who());
-        start.args(["--np", "3", "--hang", "2", "--timeout", "4"]).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = start.spawn().unwrap();
-        let mut line = String::new();
-        std::io::BufRead::read_line(&mut std::io::BufReader::new(child.stdout.as_mut().unwrap()), &mut line).unwrap();
+        let mut running = Running::start(command(who()).args(["--np", "3", "--hang", "2", "--timeout", "4"]));
+        let line = running.until(LIMIT, "line", |out| out.split_once('\n').map(|(line, _)| line.to_owned()));
         let (_, members) = line.trim().split_once(" members ").unwrap();
         let (_, pid) = members.split(' ').nth(victim).unwrap().split_once(':').unwrap();
-        assert!(Command::new("kill").args(["-STOP", pid]).status().unwrap().success());
-        let output = finish(child);
-        let errors = text(&output.stderr);
+        signal(pid.parse().unwrap(), "STOP");
+        let ended = running.ended(LIMIT);
+        let errors = &ended.stderr;
         let says = format!("(pid {pid}) has not answered for 4 s: stopped, or its host or cable is cut off");
         let named =
             errors.lines().filter(|line| line.starts_with(&format!("who: rank {victim} on")) && line.ends_with(&says));
         assert_eq!(named.count(), 2, "{errors}");
-        assert_ne!(output.status.code(), Some(0));
+        assert_ne!(ended.code(), Some(0));
     }
 }
 
@@ -172,70 +127,55 @@ fn a_stopped_rank_is_named_by_all_others() {
 fn our_own_spawn_refuses_what_cannot_work() {
     let mut inside = command(who());
     inside.args(["--np", "2"]).envs([("PMI_RANK", "0"), ("PMI_SIZE", "2"), ("PMI_FD", "9")]);
-    let errors = text(&output(&mut inside).stderr);
+    let errors = ended(&mut inside).stderr;
     assert!(errors.contains("--np 2 would start as many ranks in each of the 2 processes of Mpich"), "{errors}");
-    assert!(text(&output(command(who()).args(["--np", "0"])).stderr).contains("--np 0 starts nothing"));
+    assert!(ended(command(who()).args(["--np", "0"])).stderr.contains("--np 0 starts nothing"));
 }
 
 #[test]
 fn open_mpi() {
-    unless_skipped(|| {
-        programs(&["mpirun.openmpi"])?;
-        let mpirun = || {
-            let mut command = command("mpirun.openmpi");
-            command.args(["--bind-to", "none", "--oversubscribe", "-np", "3"]).arg(who());
-            command
-        };
-        joined(&output(&mut mpirun()), "launcher OpenMpi way Pmix size 3 gathered 0,1,2 here 3");
-        joined(
-            &output(mpirun().args(["--threads", "2"])),
-            "launcher OpenMpi way Pmix size 6 gathered 0,1,2,3,4,5 here 6",
-        );
-        // Hidden from the ranks, PMIx leaves no way to join: every rank says so.
-        let mut hidden = command("mpirun.openmpi");
-        hidden.args(["--bind-to", "none", "--oversubscribe", "-np", "2", "env", "-u", "PMIX_NAMESPACE"]).arg(who());
-        let cut_off = output(&mut hidden);
-        let errors = text(&cut_off.stderr);
-        assert!(!cut_off.status.success() && text(&cut_off.stdout).is_empty(), "{cut_off:?}");
-        assert!(errors.contains("without PMIX_NAMESPACE") && errors.contains("BUSBW_RENDEZVOUS"), "{errors}");
-        Ok(())
-    });
+    needed!(programs(&["mpirun.openmpi"]));
+    let mpirun = || {
+        let mut command = command("mpirun.openmpi");
+        command.args(["--bind-to", "none", "--oversubscribe", "-np", "3"]).arg(who());
+        command
+    };
+    joined(&ended(&mut mpirun()), "launcher OpenMpi way Pmix size 3 gathered 0,1,2 here 3");
+    joined(&ended(mpirun().args(["--threads", "2"])), "launcher OpenMpi way Pmix size 6 gathered 0,1,2,3,4,5 here 6");
+    // Hidden from the ranks, PMIx leaves no way to join: every rank says so.
+    let mut hidden = command("mpirun.openmpi");
+    hidden.args(["--bind-to", "none", "--oversubscribe", "-np", "2", "env", "-u", "PMIX_NAMESPACE"]).arg(who());
+    let cut_off = ended(&mut hidden);
+    let errors = &cut_off.stderr;
+    assert!(!cut_off.status.success() && cut_off.stdout.is_empty(), "{cut_off:?}");
+    assert!(errors.contains("without PMIX_NAMESPACE") && errors.contains("BUSBW_RENDEZVOUS"), "{errors}");
 }
 
 #[test]
 fn mpich() {
-    unless_skipped(|| {
-        programs(&["mpirun.mpich"])?;
-        let who = who();
-        joined(
-            &output(command("mpirun.mpich").args(["-np", "3"]).arg(&who)),
-            "launcher Mpich way Pmi1 size 3 gathered 0,1,2 here 3",
-        );
-        let closed = output(
-            command("mpirun.mpich").args(["-np", "2", "sh", "-c"]).arg(format!("PMI_FD=99 exec {}", who.display())),
-        );
-        let all = text(&closed.stdout) + &text(&closed.stderr);
-        assert!(!closed.status.success() && !all.contains("launcher Mpich"), "{all}");
-        assert!(all.contains("PMI_FD=\"99\" is not open") && all.contains("BUSBW_RENDEZVOUS"), "{all}");
-        Ok(())
-    });
+    needed!(programs(&["mpirun.mpich"]));
+    let who = who();
+    joined(
+        &ended(command("mpirun.mpich").args(["-np", "3"]).arg(&who)),
+        "launcher Mpich way Pmi1 size 3 gathered 0,1,2 here 3",
+    );
+    let closed =
+        ended(command("mpirun.mpich").args(["-np", "2", "sh", "-c"]).arg(format!("PMI_FD=99 exec {}", who.display())));
+    let all = closed.stdout + &closed.stderr;
+    assert!(!closed.status.success() && !all.contains("launcher Mpich"), "{all}");
+    assert!(all.contains("PMI_FD=\"99\" is not open") && all.contains("BUSBW_RENDEZVOUS"), "{all}");
 }
 
 #[test]
 fn by_hand_beside_mpirun() {
-    unless_skipped(|| {
-        programs(&["mpirun.mpich"])?;
-        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let mut mpirun = command("mpirun.mpich");
-        mpirun.args(["-np", "3"]).arg(who());
-        mpirun
-            .env("BUSBW_RENDEZVOUS", format!("localhost:{port}"))
-            .env("BUSBW_TOKEN", "00112233445566778899aabbccddeeff");
-        joined(&output(&mut mpirun), "launcher Mpich way Fixed size 3 gathered 0,1,2 here 3");
-        // The token alone: the launcher's store brings the address.
-        joined(&output(mpirun.env_remove("BUSBW_RENDEZVOUS")), "launcher Mpich way Pmi1 size 3 gathered 0,1,2 here 3");
-        Ok(())
-    });
+    needed!(programs(&["mpirun.mpich"]));
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let mut mpirun = command("mpirun.mpich");
+    mpirun.args(["-np", "3"]).arg(who());
+    mpirun.env("BUSBW_RENDEZVOUS", format!("localhost:{port}")).env("BUSBW_TOKEN", "00112233445566778899aabbccddeeff");
+    joined(&ended(&mut mpirun), "launcher Mpich way Fixed size 3 gathered 0,1,2 here 3");
+    // The token alone: the launcher's store brings the address.
+    joined(&ended(mpirun.env_remove("BUSBW_RENDEZVOUS")), "launcher Mpich way Pmi1 size 3 gathered 0,1,2 here 3");
 }
 
 /// The command line that we build for hosts, which gives each rank this variable.
@@ -247,17 +187,14 @@ pub fn hosts_by_command_line(tool: Tool, program: &str, hosts: &str, command: &[
 
 /// Run by the launcher itself.
 fn hosts_by(tool: Tool, program: &str) {
-    unless_skipped(|| {
-        programs(&[program])?;
-        let words = hosts_by_command_line(tool, program, "localhost:3", &[who().to_str().unwrap()]);
-        joined(&output(command(&words[0]).args(&words[1..])), &format!("launcher {tool:?} way "));
-        // MPICH's mpirun at times dies of SIGPIPE when a process ends before it has closed that process's standard input.
-        let marking = ["sh", "-c", "echo $NCCL_TEST_MARK; sleep 0.3"];
-        let words = hosts_by_command_line(tool, program, "localhost:3", &marking);
-        let marks = output(command(&words[0]).args(&words[1..]).env("NCCL_TEST_MARK", "a mark"));
-        assert_eq!(text(&marks.stdout), "a mark\n".repeat(3), "{marks:?}");
-        Ok(())
-    });
+    needed!(programs(&[program]));
+    let words = hosts_by_command_line(tool, program, "localhost:3", &[who().to_str().unwrap()]);
+    joined(&ended(command(&words[0]).args(&words[1..])), &format!("launcher {tool:?} way "));
+    // MPICH's mpirun at times dies of SIGPIPE when a process ends before it has closed that process's standard input.
+    let marking = ["sh", "-c", "echo $NCCL_TEST_MARK; sleep 0.3"];
+    let words = hosts_by_command_line(tool, program, "localhost:3", &marking);
+    let marks = ended(command(&words[0]).args(&words[1..]).env("NCCL_TEST_MARK", "a mark"));
+    assert_eq!(marks.stdout, "a mark\n".repeat(3), "{marks:?}");
 }
 
 #[test]

@@ -1,12 +1,13 @@
 //! Where the ranks of a job have its token from: munge, a file, BUSBW_TOKEN, or nowhere.
 
-use super::launchers::{command, finish, joined, output, text, who};
+use super::launchers::{command, ended, joined, who};
+use crate::process::{Ended, LIMIT, Running, signal};
 use crate::script::executable;
-use crate::skip::{Skip, find, programs, unless_skipped};
+use crate::skip::{Skip, find, needed, programs};
 use std::collections::HashMap;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
@@ -42,18 +43,17 @@ impl Job {
         folder
     }
 
-    fn start(&self, rank: usize, variables: &[(&str, &str)]) -> Child {
+    fn start(&self, rank: usize, variables: &[(&str, &str)]) -> Running {
         let mut one = command(who());
         one.args(["--timeout", "20"]).envs(&self.variables).env("PATH", self.programs(rank));
         one.env("HOME", self.folder.path()).env("RANK", rank.to_string()).env("LOCAL_RANK", rank.to_string());
-        one.envs(variables.iter().copied()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+        Running::start(one.envs(variables.iter().copied()))
     }
 
     /// Rank 0 and 1, with variables of their own.
-    fn run(&self, zero: &[(&str, &str)], one: &[(&str, &str)]) -> [Output; 2] {
-        let one = self.start(1, one);
-        let zero = self.start(0, zero);
-        [finish(zero), finish(one)]
+    fn run(&self, zero: &[(&str, &str)], one: &[(&str, &str)]) -> [Ended; 2] {
+        let (mut one, mut zero) = (self.start(1, one), self.start(0, zero));
+        [zero.ended(LIMIT), one.ended(LIMIT)]
     }
 
     /// Tokens in files of this job.
@@ -66,20 +66,20 @@ pub fn free_port() -> u16 {
     std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
-fn assert_joined(outputs: &[Output; 2], way: &str) {
+fn assert_joined(outputs: &[Ended; 2], way: &str) {
     joined(&outputs[0], &format!("launcher Torchrun way {way} size 2 gathered 0,1 here 2"));
     assert!(outputs[1].status.success(), "{outputs:?}");
 }
 
 /// Whether rank 0 has warned, once.
-fn warned(outputs: &[Output; 2]) -> bool {
-    let [zero, one] = outputs.each_ref().map(|output| text(&output.stderr));
+fn warned(outputs: &[Ended; 2]) -> bool {
+    let [zero, one] = outputs.each_ref().map(|ended| ended.stderr.as_str());
     let warnings = |errors: &str| errors.matches("anyone who knows this job's id can join it").count();
-    assert_eq!((warnings(&one), warnings(&zero).max(1)), (0, 1), "{zero}{one}");
-    if warnings(&zero) == 1 {
+    assert_eq!((warnings(one), warnings(zero).max(1)), (0, 1), "{zero}{one}");
+    if warnings(zero) == 1 {
         assert!(zero.lines().count() == 1 && zero.contains("BUSBW_TOKEN=$(openssl rand -hex 16)"), "{zero}");
     }
-    warnings(&zero) == 1
+    warnings(zero) == 1
 }
 
 /// A munge daemon with a key of its own, until dropped, and programs that ask it.
@@ -153,8 +153,8 @@ fn a_file_in_the_home_directory_that_goes_when_all_have_come() {
         assert!(since.elapsed() < Duration::from_secs(30), "rank 0 writes no file");
         std::thread::sleep(Duration::from_millis(10));
     }
-    alone.kill().unwrap();
-    alone.wait().unwrap();
+    signal(alone.id(), "KILL");
+    alone.ended(LIMIT);
     assert_eq!(job.files(), 1);
     assert_joined(&job.run(&[], &[]), "Derived");
     assert_eq!(job.files(), 0);
@@ -165,7 +165,7 @@ fn a_file_that_a_rank_does_not_see_is_named() {
     let job = Job::new();
     let elsewhere = tempfile::tempdir().unwrap();
     let [zero, one] = job.run(&[], &[("HOME", elsewhere.path().to_str().unwrap())]);
-    let errors = text(&one.stderr);
+    let errors = one.stderr;
     assert!(!zero.status.success() && !one.status.success());
     assert!(errors.lines().count() == 1 && errors.contains("this rank cannot read it there"), "{errors}");
     assert!(errors.contains(elsewhere.path().to_str().unwrap()) && errors.contains("BUSBW_TOKEN="), "{errors}");
@@ -173,38 +173,29 @@ fn a_file_that_a_rank_does_not_see_is_named() {
 
 #[test]
 fn munge_where_its_daemon_answers() {
-    unless_skipped(|| {
-        let munge = Munge::start()?;
-        let job = Job::new();
-        (0..2).for_each(|rank| munge.install(&job.programs(rank)));
-        let outputs = job.run(&[], &[]);
-        assert_joined(&outputs, "Derived");
-        assert!(!warned(&outputs) && job.files() == 0);
-        Ok(())
-    });
+    let munge = needed!(Munge::start());
+    let job = Job::new();
+    (0..2).for_each(|rank| munge.install(&job.programs(rank)));
+    let outputs = job.run(&[], &[]);
+    assert_joined(&outputs, "Derived");
+    assert!(!warned(&outputs) && job.files() == 0);
 }
 
 #[test]
 fn hosts_that_disagree_about_munge_say_so() {
-    unless_skipped(|| {
-        let (munge, other) = (Munge::start()?, Munge::start()?);
-        for (host, says) in [
-            (Some(&other), "munge on this host does not accept rank 0's credential ("),
-            (None, "rank 0 shares this job's token by munge, this rank by file"),
-        ] {
-            let job = Job::new();
-            munge.install(&job.programs(0));
-            host.iter().for_each(|host| host.install(&job.programs(1)));
-            let [zero, one] = job.run(&[], &[]);
-            let errors = text(&one.stderr);
-            assert!(!zero.status.success() && !one.status.success());
-            assert!(
-                errors.lines().count() == 1 && errors.contains(says) && errors.contains("BUSBW_TOKEN="),
-                "{errors}"
-            );
-        }
-        Ok(())
-    });
+    let (munge, other) = (needed!(Munge::start()), needed!(Munge::start()));
+    for (host, says) in [
+        (Some(&other), "munge on this host does not accept rank 0's credential ("),
+        (None, "rank 0 shares this job's token by munge, this rank by file"),
+    ] {
+        let job = Job::new();
+        munge.install(&job.programs(0));
+        host.iter().for_each(|host| host.install(&job.programs(1)));
+        let [zero, one] = job.run(&[], &[]);
+        let errors = one.stderr;
+        assert!(!zero.status.success() && !one.status.success());
+        assert!(errors.lines().count() == 1 && errors.contains(says) && errors.contains("BUSBW_TOKEN="), "{errors}");
+    }
 }
 
 /// Several hosts without a home that all see, and without munge.
@@ -219,14 +210,14 @@ fn a_token_that_is_no_secret_is_warned_of_and_busbw_token_cures_it() {
     assert!(!warned(&outputs));
     // On one rank only, it is said which way the other took.
     let [zero, one] = job.run(&[("BUSBW_TOKEN", TOKEN)], &[]);
-    let errors = text(&one.stderr);
+    let errors = one.stderr;
     assert!(errors.contains("rank 0 shares this job's token by BUSBW_TOKEN, this rank by derived"), "{errors}");
     assert!(!zero.status.success());
     // Another token, on ports that are the same: nobody is let in.
     let other = TOKEN.replace('0', "f");
     let [zero, one] = job.run(&[("BUSBW_TOKEN", TOKEN)], &[("BUSBW_TOKEN", &other)]);
     assert!(!zero.status.success() && !one.status.success());
-    let errors = text(&one.stderr);
+    let errors = one.stderr;
     assert!(errors.contains("it does not have the token") || errors.contains("it closed"), "{errors}");
 }
 
@@ -234,8 +225,8 @@ fn a_token_that_is_no_secret_is_warned_of_and_busbw_token_cures_it() {
 fn a_store_that_does_not_answer_is_named() {
     let job = Job::new().with(&[("TORCHELASTIC_USE_AGENT_STORE", "True")]);
     let mut rank = job.start(0, &[]);
-    rank.kill().unwrap();
-    rank.wait().unwrap();
+    signal(rank.id(), "KILL");
+    rank.ended(LIMIT);
     for listener in [None, Some(std::net::TcpListener::bind("127.0.0.1:0").unwrap())] {
         let port = listener.as_ref().map_or_else(free_port, |listener| listener.local_addr().unwrap().port());
         let port = port.to_string();
@@ -245,10 +236,10 @@ fn a_store_that_does_not_answer_is_named() {
         });
         let mut one = command(who());
         one.args(["--timeout", "2"]).envs(&job.variables).env("MASTER_PORT", &port);
-        let output = output(&mut one);
-        let errors = text(&output.stderr);
+        let ended = ended(&mut one);
+        let errors = &ended.stderr;
         let says = format!("torchrun's store at localhost:{port} cannot be used (");
-        assert!(!output.status.success() && errors.contains(&says) && errors.contains("BUSBW_TOKEN"), "{errors}");
+        assert!(!ended.status.success() && errors.contains(&says) && errors.contains("BUSBW_TOKEN"), "{errors}");
         assert!(closing.is_none() || errors.contains("no TCPStore"), "{errors}");
     }
 }

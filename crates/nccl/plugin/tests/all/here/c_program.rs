@@ -1,7 +1,7 @@
 //! A C program plays NCCL's part for every version of the interface, and a C compiler's layout is compared with Rust's.
 
 use crate::plugin;
-use crate::skip::unless_skipped;
+use crate::skip::needed;
 use crate::support::{self, C};
 use busbw_nccl_abi::net::*;
 use busbw_nccl_abi::profiler::*;
@@ -12,16 +12,13 @@ use std::process::Command;
 
 /// The plugin of this build, under the name that NCCL opens.
 fn plays(version: u32) {
-    unless_skipped(|| {
-        let c = C::compiler()?;
-        let program = c.compile("play", &["play.c", "versions.c"]);
-        let mut command = Command::new(program);
-        command.arg(plugin::library()).arg(version.to_string()).env("NCCL_SOCKET_IFNAME", "=lo");
-        support::clean(&mut command);
-        let output = command.output().expect("the program runs");
-        assert!(output.status.success(), "{}: {}", output.status, String::from_utf8_lossy(&output.stderr));
-        Ok(())
-    });
+    let c = needed!(C::compiler());
+    let program = c.compile("play", &["play.c", "versions.c"]);
+    let mut command = Command::new(program);
+    command.arg(plugin::library()).arg(version.to_string()).env("NCCL_SOCKET_IFNAME", "=lo");
+    support::clean(&mut command);
+    let output = command.output().expect("the program runs");
+    assert!(output.status.success(), "{}: {}", output.status, String::from_utf8_lossy(&output.stderr));
 }
 
 macro_rules! versions {
@@ -107,100 +104,66 @@ fn of_profiler() -> Vec<(&'static str, usize)> {
         ("profiler_v1.finalize", offset_of!(ProfilerV1, finalize)),
         ("descr_v1.parentObj", offset_of!(DescriptorV1, parent)),
         ("descr_v1.rank", offset_of!(DescriptorV1, rank)),
-        ("descr_v1.coll.count", offset_of!(DescriptorV1, of) + offset_of!(CollectiveV1, count)),
-        ("descr_v1.coll.algo", offset_of!(DescriptorV1, of) + offset_of!(CollectiveV1, algorithm)),
-        ("descr_v1.coll.proto", offset_of!(DescriptorV1, of) + offset_of!(CollectiveV1, protocol)),
-        ("descr_v1.p2p.count", offset_of!(DescriptorV1, of) + offset_of!(P2pV1, count)),
-        ("descr_v1.proxyOp.isSend", offset_of!(DescriptorV1, of) + offset_of!(ProxyOperation, sends)),
-        ("descr_v1.coll.datatype", offset_of!(DescriptorV1, of) + offset_of!(CollectiveV1, datatype)),
+        ("descr_v1.coll.count", offset_of!(DescriptorV1, of.collective.count)),
+        ("descr_v1.coll.algo", offset_of!(DescriptorV1, of.collective.algorithm)),
+        ("descr_v1.coll.proto", offset_of!(DescriptorV1, of.collective.protocol)),
+        ("descr_v1.p2p.count", offset_of!(DescriptorV1, of.p2p.count)),
+        ("descr_v1.proxyOp.isSend", offset_of!(DescriptorV1, of.proxy_operation.sends)),
+        ("descr_v1.coll.datatype", offset_of!(DescriptorV1, of.collective.datatype)),
         ("profiler_v2", size_of::<ProfilerV2>()),
         ("profiler_v2.finalize", offset_of!(ProfilerV2, finalize)),
         ("descr_v2.parentObj", offset_of!(DescriptorV2, parent)),
         ("descr_v2.rank", offset_of!(DescriptorV2, rank)),
-        (
-            "descr_v2.coll.count",
-            offset_of!(DescriptorV2, of)
-                + offset_of!(OfCommunicator<Named<usize>>, what)
-                + offset_of!(Named<usize>, count),
-        ),
-        (
-            "descr_v2.coll.algo",
-            offset_of!(DescriptorV2, of)
-                + offset_of!(OfCommunicator<Named<usize>>, what)
-                + offset_of!(Named<usize>, algorithm),
-        ),
-        (
-            "descr_v2.coll.proto",
-            offset_of!(DescriptorV2, of)
-                + offset_of!(OfCommunicator<Named<usize>>, what)
-                + offset_of!(Named<usize>, protocol),
-        ),
-        (
-            "descr_v2.p2p.count",
-            offset_of!(DescriptorV2, of) + offset_of!(OfCommunicator<P2p>, what) + offset_of!(P2p, count),
-        ),
-        ("descr_v2.proxyOp.isSend", offset_of!(DescriptorV2, of) + offset_of!(ProxyOperation, sends)),
+        ("descr_v2.coll.count", offset_of!(DescriptorV2, of.collective.what.count)),
+        ("descr_v2.coll.algo", offset_of!(DescriptorV2, of.collective.what.algorithm)),
+        ("descr_v2.coll.proto", offset_of!(DescriptorV2, of.collective.what.protocol)),
+        ("descr_v2.p2p.count", offset_of!(DescriptorV2, of.p2p.what.count)),
+        ("descr_v2.proxyOp.isSend", offset_of!(DescriptorV2, of.proxy_operation.sends)),
         ("profiler_v3", size_of::<ProfilerV3>()),
         ("profiler_v3.finalize", offset_of!(ProfilerV3, finalize)),
         ("descr_v3.parentObj", offset_of!(DescriptorV3, parent)),
         ("descr_v3.rank", offset_of!(DescriptorV3, rank)),
-        (
-            "descr_v3.coll.count",
-            offset_of!(DescriptorV3, of) + offset_of!(OfCommunicator<Named<()>>, what) + offset_of!(Named<()>, count),
-        ),
-        (
-            "descr_v3.coll.algo",
-            offset_of!(DescriptorV3, of)
-                + offset_of!(OfCommunicator<Named<()>>, what)
-                + offset_of!(Named<()>, algorithm),
-        ),
-        (
-            "descr_v3.coll.proto",
-            offset_of!(DescriptorV3, of)
-                + offset_of!(OfCommunicator<Named<()>>, what)
-                + offset_of!(Named<()>, protocol),
-        ),
-        (
-            "descr_v3.p2p.count",
-            offset_of!(DescriptorV3, of) + offset_of!(OfCommunicator<P2p>, what) + offset_of!(P2p, count),
-        ),
-        ("descr_v3.proxyOp.isSend", offset_of!(DescriptorV3, of) + offset_of!(ProxyOperation, sends)),
+        ("descr_v3.coll.count", offset_of!(DescriptorV3, of.collective.what.count)),
+        ("descr_v3.coll.algo", offset_of!(DescriptorV3, of.collective.what.algorithm)),
+        ("descr_v3.coll.proto", offset_of!(DescriptorV3, of.collective.what.protocol)),
+        ("descr_v3.p2p.count", offset_of!(DescriptorV3, of.p2p.what.count)),
+        ("descr_v3.proxyOp.isSend", offset_of!(DescriptorV3, of.proxy_operation.sends)),
         ("profiler_v4", size_of::<ProfilerV4>()),
         ("profiler_v4.finalize", offset_of!(ProfilerV4, finalize)),
         ("descr_v4.parentObj", offset_of!(DescriptorV4, parent)),
         ("descr_v4.rank", offset_of!(DescriptorV4, rank)),
-        ("descr_v4.coll.count", offset_of!(DescriptorV4, of) + offset_of!(Named<()>, count)),
-        ("descr_v4.coll.algo", offset_of!(DescriptorV4, of) + offset_of!(Named<()>, algorithm)),
-        ("descr_v4.coll.proto", offset_of!(DescriptorV4, of) + offset_of!(Named<()>, protocol)),
-        ("descr_v4.p2p.count", offset_of!(DescriptorV4, of) + offset_of!(P2p, count)),
-        ("descr_v4.proxyOp.isSend", offset_of!(DescriptorV4, of) + offset_of!(ProxyOperation, sends)),
-        ("descr_v4.kernelCh.pTimer", offset_of!(DescriptorV4, of) + offset_of!(Kernel, timer)),
-        ("descr_v4.netPlugin.data", offset_of!(DescriptorV4, of) + offset_of!(NetPlugin, data)),
+        ("descr_v4.coll.count", offset_of!(DescriptorV4, of.collective.count)),
+        ("descr_v4.coll.algo", offset_of!(DescriptorV4, of.collective.algorithm)),
+        ("descr_v4.coll.proto", offset_of!(DescriptorV4, of.collective.protocol)),
+        ("descr_v4.p2p.count", offset_of!(DescriptorV4, of.p2p.count)),
+        ("descr_v4.proxyOp.isSend", offset_of!(DescriptorV4, of.proxy_operation.sends)),
+        ("descr_v4.kernelCh.pTimer", offset_of!(DescriptorV4, of.kernel.timer)),
+        ("descr_v4.netPlugin.data", offset_of!(DescriptorV4, of.net_plugin.data)),
         ("profiler_v5", size_of::<ProfilerV5>()),
         ("profiler_v5.finalize", offset_of!(ProfilerV5, finalize)),
         ("descr_v5.parentObj", offset_of!(DescriptorV5, parent)),
         ("descr_v5.rank", offset_of!(DescriptorV5, rank)),
-        ("descr_v5.coll.count", offset_of!(DescriptorV5, of) + offset_of!(Named<()>, count)),
-        ("descr_v5.coll.algo", offset_of!(DescriptorV5, of) + offset_of!(Named<()>, algorithm)),
-        ("descr_v5.coll.proto", offset_of!(DescriptorV5, of) + offset_of!(Named<()>, protocol)),
-        ("descr_v5.p2p.count", offset_of!(DescriptorV5, of) + offset_of!(P2p, count)),
-        ("descr_v5.proxyOp.isSend", offset_of!(DescriptorV5, of) + offset_of!(ProxyOperation, sends)),
-        ("descr_v5.collApi.graphCaptured", offset_of!(DescriptorV5, of) + offset_of!(CollectiveCall, captured)),
-        ("descr_v5.p2pApi.graphCaptured", offset_of!(DescriptorV5, of) + offset_of!(P2pCall, captured)),
+        ("descr_v5.coll.count", offset_of!(DescriptorV5, of.v4.collective.count)),
+        ("descr_v5.coll.algo", offset_of!(DescriptorV5, of.v4.collective.algorithm)),
+        ("descr_v5.coll.proto", offset_of!(DescriptorV5, of.v4.collective.protocol)),
+        ("descr_v5.p2p.count", offset_of!(DescriptorV5, of.v4.p2p.count)),
+        ("descr_v5.proxyOp.isSend", offset_of!(DescriptorV5, of.v4.proxy_operation.sends)),
+        ("descr_v5.collApi.graphCaptured", offset_of!(DescriptorV5, of.collective_call.captured)),
+        ("descr_v5.p2pApi.graphCaptured", offset_of!(DescriptorV5, of.p2p_call.captured)),
         ("profiler_v6", size_of::<ProfilerV6>()),
         ("profiler_v6.finalize", offset_of!(ProfilerV6, finalize)),
         ("descr_v6.parentObj", offset_of!(DescriptorV6, parent)),
         ("descr_v6.rank", offset_of!(DescriptorV6, rank)),
-        ("descr_v6.coll.count", offset_of!(DescriptorV6, of) + offset_of!(Named<()>, count)),
-        ("descr_v6.coll.algo", offset_of!(DescriptorV6, of) + offset_of!(Named<()>, algorithm)),
-        ("descr_v6.coll.proto", offset_of!(DescriptorV6, of) + offset_of!(Named<()>, protocol)),
-        ("descr_v6.p2p.count", offset_of!(DescriptorV6, of) + offset_of!(P2p, count)),
-        ("descr_v6.proxyOp.isSend", offset_of!(DescriptorV6, of) + offset_of!(ProxyOperation, sends)),
-        ("descr_v6.ceColl.datatype", offset_of!(DescriptorV6, of) + offset_of!(CopyEngine, datatype)),
-        ("descr_v5.coll.parentGroup", offset_of!(DescriptorV5, of) + offset_of!(CollectiveOfGroup, group)),
-        ("descr_v5.p2p.nChannels", offset_of!(DescriptorV5, of) + offset_of!(P2pOfGroup, channels)),
-        ("descr_v5.p2p.parentGroup", offset_of!(DescriptorV5, of) + offset_of!(P2pOfGroup, group)),
-        ("descr_v5.groupApi.groupDepth", offset_of!(DescriptorV5, of) + offset_of!(GroupCall, depth)),
+        ("descr_v6.coll.count", offset_of!(DescriptorV6, of.v5.v4.collective.count)),
+        ("descr_v6.coll.algo", offset_of!(DescriptorV6, of.v5.v4.collective.algorithm)),
+        ("descr_v6.coll.proto", offset_of!(DescriptorV6, of.v5.v4.collective.protocol)),
+        ("descr_v6.p2p.count", offset_of!(DescriptorV6, of.v5.v4.p2p.count)),
+        ("descr_v6.proxyOp.isSend", offset_of!(DescriptorV6, of.v5.v4.proxy_operation.sends)),
+        ("descr_v6.ceColl.datatype", offset_of!(DescriptorV6, of.copy_engine.datatype)),
+        ("descr_v5.coll.parentGroup", offset_of!(DescriptorV5, of.collective.group)),
+        ("descr_v5.p2p.nChannels", offset_of!(DescriptorV5, of.p2p.channels)),
+        ("descr_v5.p2p.parentGroup", offset_of!(DescriptorV5, of.p2p.group)),
+        ("descr_v5.groupApi.groupDepth", offset_of!(DescriptorV5, of.group_call.depth)),
         ("descr_v5", size_of::<DescriptorV5>()),
         ("descr_v6", size_of::<DescriptorV6>()),
         ("state_args", size_of::<StateArguments>()),
@@ -209,17 +172,14 @@ fn of_profiler() -> Vec<(&'static str, usize)> {
 
 #[test]
 fn layouts_are_those_of_a_c_compiler() {
-    unless_skipped(|| {
-        let output = Command::new(C::compiler()?.compile("layout", &["layout.c"])).output().unwrap();
-        let text = String::from_utf8(output.stdout).unwrap();
-        let of_c: HashMap<&str, usize> = text
-            .lines()
-            .filter_map(|line| line.split_once(' '))
-            .map(|(what, number)| (what, number.parse().unwrap()))
-            .collect();
-        for (what, number) in of_rust().into_iter().chain(of_profiler()) {
-            assert_eq!(of_c.get(what), Some(&number), "{what}");
-        }
-        Ok(())
-    });
+    let output = Command::new(needed!(C::compiler()).compile("layout", &["layout.c"])).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let of_c: HashMap<&str, usize> = text
+        .lines()
+        .filter_map(|line| line.split_once(' '))
+        .map(|(what, number)| (what, number.parse().unwrap()))
+        .collect();
+    for (what, number) in of_rust().into_iter().chain(of_profiler()) {
+        assert_eq!(of_c.get(what), Some(&number), "{what}");
+    }
 }

@@ -28,8 +28,10 @@ fn process(part: &str, variables: &[(&str, &str)]) -> Command {
     command
 }
 
-/// Plays this part in a process of its own: true there, where the caller is to go on.
-fn alone(part: &str, variables: &[(&str, &str)]) -> bool {
+/// Plays this test in a process of its own: true there, where it is to go on.
+fn is_alone(variables: &[(&str, &str)]) -> bool {
+    let thread = std::thread::current();
+    let part = thread.name().and_then(|name| name.rsplit("::").next()).expect("a test's thread has its name");
     if std::env::var(PART).is_ok_and(|own| own == part) {
         return true;
     }
@@ -38,15 +40,22 @@ fn alone(part: &str, variables: &[(&str, &str)]) -> bool {
     false
 }
 
+/// Goes on in a process of this test's own, with these variables.
+macro_rules! alone {
+    ($($variable:expr),*) => {
+        if !is_alone(&[$($variable),*]) {
+            return;
+        }
+    };
+}
+
 fn address(handle: &Handle) -> SocketAddr {
     tcp::Handle::from_bytes(handle).expect("a handle").address()
 }
 
 #[test]
 fn strangers_and_garbage_are_dropped_and_logged() {
-    if !alone("strangers_and_garbage_are_dropped_and_logged", &[]) {
-        return;
-    }
+    alone!();
     let plugin = Plugin::start().unwrap();
     let (listener, handle) = plugin.listen();
     let _silent = TcpStream::connect(address(&handle)).unwrap();
@@ -86,9 +95,7 @@ fn greeting(plugin: &Plugin) -> Vec<u8> {
 
 #[test]
 fn the_token_of_a_handle_never_travels_and_what_was_recorded_lets_nobody_in() {
-    if !alone("the_token_of_a_handle_never_travels_and_what_was_recorded_lets_nobody_in", &[]) {
-        return;
-    }
+    alone!();
     let plugin = Plugin::start().unwrap();
     let (listener, handle) = plugin.listen();
     let recorder = Recorder::before(address(&handle));
@@ -144,9 +151,7 @@ fn carried_damaged(plugin: &Plugin, at: usize, message: &[u8]) -> Result<Vec<u8>
 
 #[test]
 fn a_flipped_byte_is_found_by_checksums() {
-    if !alone("a_flipped_byte_is_found_by_checksums", &[("BUSBW_NET_CHECKSUM", "1")]) {
-        return;
-    }
+    alone!(("BUSBW_NET_CHECKSUM", "1"));
     let plugin = Plugin::start().unwrap();
     for len in [8, 300_000] {
         let message = content(1, len);
@@ -174,9 +179,7 @@ fn a_flipped_byte_is_found_by_checksums() {
 #[test]
 fn without_checksums_the_same_byte_goes_unnoticed() {
     // Or the test above would show nothing.
-    if !alone("without_checksums_the_same_byte_goes_unnoticed", &[]) {
-        return;
-    }
+    alone!();
     let plugin = Plugin::start().unwrap();
     let message = content(1, 60_000);
     assert!(carried_damaged(&plugin, 20_000, &message).unwrap() != message);
@@ -185,9 +188,7 @@ fn without_checksums_the_same_byte_goes_unnoticed() {
 
 #[test]
 fn one_side_that_wants_checksums_suffices() {
-    if !alone("one_side_that_wants_checksums_suffices", &[]) {
-        return;
-    }
+    alone!();
     let mut peer = Peer::start("receives", &[("BUSBW_NET_CHECKSUM", "1")]);
     let handle = peer.handle();
     let plugin = Plugin::start().unwrap();
@@ -201,9 +202,7 @@ fn one_side_that_wants_checksums_suffices() {
 
 #[test]
 fn a_receiver_that_is_killed_is_named() {
-    if !alone("a_receiver_that_is_killed_is_named", &[]) {
-        return;
-    }
+    alone!();
     for len in [8, 1 << 20] {
         let mut peer = Peer::start("receives", &[]);
         let handle = peer.handle();
@@ -235,9 +234,7 @@ fn a_receiver_that_is_killed_is_named() {
 
 #[test]
 fn a_sender_that_is_killed_is_named() {
-    if !alone("a_sender_that_is_killed_is_named", &[]) {
-        return;
-    }
+    alone!();
     let plugin = Plugin::start().unwrap();
     let (listener, handle) = plugin.listen();
     let mut peer = Peer::start("sends", &[("BUSBW_TEST_HANDLE", &hex(&handle))]);
@@ -261,9 +258,7 @@ fn a_sender_that_is_killed_is_named() {
 
 #[test]
 fn a_peer_that_is_busy_is_not_taken_for_dead() {
-    if !alone("a_peer_that_is_busy_is_not_taken_for_dead", &[("BUSBW_NET_TIMEOUT", "1")]) {
-        return;
-    }
+    alone!(("BUSBW_NET_TIMEOUT", "1"));
     let plugin = Plugin::start().unwrap();
     let (sender, receiver) = plugin.pair();
     // More than the kernel's buffers take, so that the receiver's kernel says that it has no room.
@@ -288,9 +283,7 @@ fn a_peer_that_is_busy_is_not_taken_for_dead() {
 
 #[test]
 fn few_descriptors_make_few_sockets() {
-    if !alone("few_descriptors_make_few_sockets", &[]) {
-        return;
-    }
+    alone!();
     let plugin = Plugin::start().unwrap();
     let open = || std::fs::read_dir("/proc/self/fd").unwrap().count() as u64;
     // Enough for connections of few sockets, not for one of sixteen each way.
@@ -317,9 +310,7 @@ fn set_limit(descriptors: u64) {
 
 #[test]
 fn a_setting_that_is_not_possible_is_told() {
-    if !alone("a_setting_that_is_not_possible_is_told", &[("BUSBW_NET_TIMEOUT", "soon")]) {
-        return;
-    }
+    alone!(("BUSBW_NET_TIMEOUT", "soon"));
     assert_eq!(Plugin::start().err(), Some(NcclResult::INVALID_USAGE));
     assert!(warnings()[0].contains("BUSBW_NET_TIMEOUT=soon"), "{:?}", warnings());
 }

@@ -37,9 +37,6 @@ struct Loaded {
 }
 
 /// Compiles the kernels for a GPU of this compute capability.
-///
-/// # Errors
-/// What the compiler says, or that the GPU is too old for it.
 pub fn compile(nvrtc: &Nvrtc, capability: (i32, i32)) -> std::result::Result<Vec<u8>, String> {
     let target = nvrtc.target(capability).ok_or_else(|| {
         let (major, minor) = nvrtc.version();

@@ -89,9 +89,6 @@ impl Caller {
 
     /// As [`Caller::together`], for calls that may block for ever when a peer dies, and that nobody can end: they run on a
     /// thread that is left behind when the job is cancelled, or after `patience`.
-    ///
-    /// # Errors
-    /// As of [`Caller::together`], or that it took too long.
     pub fn together_apart(&self, call: Call, patience: Option<Duration>) -> Result<()> {
         self.meet(call, |group, calls| {
             let group = Arc::clone(group);

@@ -24,9 +24,6 @@ const NCCLS_OWN: [&str; 3] = ["NCCL_ALGO", "NCCL_SOCKET_NTHREADS", "NCCL_NSOCKS_
 
 impl Nccl {
     /// Takes the place of this process's rank-thread number `thread` in its job, and connects its GPU to those of its group.
-    ///
-    /// # Errors
-    /// Says which rank cannot be reached, which library or GPU is missing, or what NCCL says.
     pub fn join(
         rendezvous: &Rendezvous,
         thread: usize,

@@ -33,7 +33,6 @@ struct Registered {
     _memory: NcclMemory,
 }
 
-/// `bytes` bytes.
 pub fn alloc(kind: Kind, communicator: &Arc<Communicator>, gpu: &Context, bytes: usize) -> Result<Memory> {
     if kind == Kind::Plain {
         let memory = DeviceMemory::new(gpu, bytes)?;

@@ -38,9 +38,6 @@ impl Process {
     }
 
     /// Opens the libraries, and sets the variables that NCCL is to find. Called while this process has one thread.
-    ///
-    /// # Errors
-    /// A library or a GPU is missing, or NCCL's version lacks what flags ask for.
     pub fn open(flags: &Flags, job_rank: &JobRank, driver: Driver, variable: Variable<'_>) -> Result<Self> {
         let ranks = flags.ranks_per_process();
         let (cuda, devices, nccl) = libraries(flags, driver, variable)?;

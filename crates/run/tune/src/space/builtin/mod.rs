@@ -2,7 +2,6 @@
 
 use super::{Limits, Space, toml};
 
-/// Their names.
 pub const NAMES: [&str; 4] = ["sockets", "ib", "algo", "channels"];
 
 const TEXTS: [&str; 4] =

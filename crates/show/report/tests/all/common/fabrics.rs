@@ -1,13 +1,9 @@
 //! Clusters with their predictions and simulations.
 
 use busbw_model::{Algorithm, Bytes, Collective, GBps, Micros, PathType, Protocol};
-use busbw_predict::cluster::{
-    Cable, CableEnd, Cores, Cpu, CpuVendor, Fabric, Generation, Gpu, GpuLinks, NetTransport, Nics, Routing, Uplinks,
-    Wiring,
-};
+use busbw_predict::cluster::{Cable, CableEnd, Cores, Fabric, Nics, Routing, Uplinks, Wiring, parse};
 use busbw_predict::{
-    Calibration, Channels, Cluster, Crossing, Distribution, FabricEffect, Options, Prediction, PredictionRow, Traffic,
-    simulate,
+    Channels, Cluster, Crossing, Distribution, FabricEffect, Options, Prediction, PredictionRow, Traffic, simulate,
 };
 use busbw_report::{Comparison, Scenario};
 
@@ -17,30 +13,12 @@ pub fn uplinks(count: usize) -> Uplinks {
 
 /// Hosts of eight H20 with four RoCE NICs of 400 Gbit/s.
 pub fn cluster(nodes: usize, wiring: Wiring, routing: Routing) -> Cluster {
-    Cluster {
-        nodes,
-        gpus_per_node: 8,
-        gpu: Gpu::new("NVIDIA H20", Generation::Hopper),
-        links: GpuLinks::NvSwitch { per_gpu: GBps(450.0), domain: 8, nvls: true },
-        cpu: Cpu { vendor: CpuVendor::Intel, sockets: 2, socket_link: GBps(40.0) },
-        nics: Some(Nics {
-            count: 4,
-            rate: GBps(50.0),
-            transport: NetTransport::Roce,
-            flow_limit: None,
-            gpu_direct: true,
-            place: PathType::Pxb,
-            pcie: GBps(52.0),
-        }),
-        fabric: Fabric { wiring, routing },
-        nccl: Some((2, 27)),
-        environment: [("NCCL_ALGO".to_string(), "Ring".to_string())].into(),
-        collective: None,
-        calibration: Calibration::NONE,
-        graphs: None,
-        gpus_per_process: None,
-        assumptions: vec!["2 Intel processors per host.".into()],
-    }
+    let described = parse(include_str!("../../../../../../examples/clusters/h20x8.toml")).unwrap();
+    let nics = described.nics.clone().map(|own| Nics { place: PathType::Pxb, pcie: GBps(52.0), ..own });
+    let assumptions = vec!["2 Intel processors per host.".into()];
+    let environment = [("NCCL_ALGO".to_string(), "Ring".to_string())].into();
+    let fabric = Fabric { wiring, routing };
+    Cluster { nodes, nics, fabric, nccl: Some((2, 27)), environment, assumptions, ..described }
 }
 
 /// The first field report: each host on a switch of its own, four links between the switches.
