@@ -182,6 +182,8 @@ pub(crate) struct EndReader {
     running: Vec<u64>,
     numbers: Streams,
     outputs: Vec<Output>,
+    /// The last line of a library's in a block that holds no line of the program itself.
+    heard: Option<SourceLine>,
 }
 
 /// What a stream printed.
@@ -391,9 +393,10 @@ impl EndReader {
 
     /// The last line of a stream in a block that is of no traceback.
     pub fn last(&mut self, stream: &str, source: SourceLine, of_program: bool) {
-        let last = &mut self.output(stream).last;
-        if of_program || last.is_none() {
-            *last = Some(source);
+        match of_program {
+            true => self.output(stream).last = Some(source),
+            false if stream.is_empty() => self.heard = Some(source),
+            false => {}
         }
     }
 
@@ -413,6 +416,10 @@ impl EndReader {
             let Some(last) = last.take() else { continue };
             let (rank, local) = (whose.and_then(Whose::in_job), whose.and_then(Whose::on_host));
             found.push(RankOutput { rank, local, host: None, last });
+        }
+        let of_library = self.heard.take().filter(|_| found.is_empty() && self.found.is_empty());
+        if let (Some(whose), Some(last)) = (of_path, of_library) {
+            found.push(RankOutput { rank: whose.in_job(), local: whose.on_host(), host: None, last });
         }
         let whose = |output: &RankOutput| (output.rank, output.local);
         found.sort_by_key(|output| (whose(output), std::cmp::Reverse(output.last.place)));
