@@ -39,7 +39,8 @@ pub(crate) fn suspects(case: &Case) -> Option<Suspects> {
     let waiting = job.waiting();
     let diverged = job.diverged();
     let outside = if case.ends.are_over() { job.outside_collectives() } else { RankSet::new() };
-    let shown = [&waiting, &diverged, &outside, &job.cut_off(), &job.stopped()].iter().any(|ranks| !ranks.is_empty());
+    let apart = [&job.cut_off(), &job.unreachable(), &job.stopped()].iter().any(|ranks| !ranks.is_empty());
+    let shown = apart || [&waiting, &diverged, &outside].iter().any(|ranks| !ranks.is_empty());
     let of_two = diverged.len() == 2 && case.run.flight_dumps.is_empty();
     if all.len() < 2 || of_two || !shown || is_of_a_moment(case) || is_dumps_alone(case) && moved(case) {
         return None;
