@@ -19,14 +19,22 @@ pub(super) fn of(text: &str) -> Option<(&str, &str)> {
 /// `[rank: 3] ` of Lightning (`rank_prefixed_message`), and what programs write for themselves: `[Rank 3] `, `[rank3] `, `[rank=3] `.
 pub(super) fn of_rank(text: &str) -> Option<(&str, &str)> {
     const WORDS: [&str; 3] = ["rank", "Rank", "RANK"];
-    let (label, rest) = text.strip_prefix('[')?.split_once("] ")?;
-    let number = WORDS.iter().find_map(|word| label.strip_prefix(word))?.trim_start_matches([':', '=', ' ']);
+    let text = text.strip_prefix('[')?;
+    let text = WORDS.iter().find_map(|word| text.strip_prefix(word))?;
+    let (number, rest) = behind_bracket(text)?;
+    let number = number.trim_start_matches([':', '=', ' ']);
     (is_number(number) && number.len() <= 6).then_some((number, rest))
+}
+
+/// What stands before the first bracket, and what behind it and a blank.
+fn behind_bracket(text: &str) -> Option<(&str, &str)> {
+    let (label, rest) = text.split_once(']')?;
+    Some((label, rest.strip_prefix(' ')?))
 }
 
 /// `[worker-0] `, `[3] `: where another program's line follows.
 fn in_brackets(text: &str) -> Option<(&str, &str)> {
-    let (label, rest) = text.strip_prefix('[')?.split_once("] ")?;
+    let (label, rest) = behind_bracket(text.strip_prefix('[')?)?;
     let is_name = label.len() <= 64 && label.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b));
     let numbered = label.ends_with(|c: char| c.is_ascii_digit());
     (is_name && numbered && is_told(rest)).then_some((label, rest))
@@ -94,6 +102,10 @@ pub(super) fn behind_stream(rest: &str) -> Option<&str> {
 /// What stands behind the head of a logger that passes on what a launcher, a library or the kernel printed, at whatever level:
 /// `2026-11-26 10:00:00.123 | INFO | app:run:12 - srun: error: n1: task 3: Killed`. What a program logs of its own is its own.
 pub(crate) fn passed_on_by_logger(text: &str) -> Option<&str> {
+    // Most lines that name a speaker begin with it.
+    if speaker::of(text) != Speaker::Program {
+        return None;
+    }
     let (level, said) = logger::read(text)?;
     let said = said.trim_start();
     let is_passed_on = match speaker::of(said) {
@@ -101,7 +113,7 @@ pub(crate) fn passed_on_by_logger(text: &str) -> Option<&str> {
         Speaker::Crash => level == LogLevel::Error,
         _ => true,
     };
-    (is_passed_on && speaker::of(text) == Speaker::Program).then_some(said)
+    is_passed_on.then_some(said)
 }
 
 /// Whether a text is a line by which a program is known, or one of a traceback.
