@@ -160,11 +160,20 @@ pub fn steps(run: &Run) -> Vec<Counted> {
         let of_row = || step_of(text.split_whitespace().take(1)).filter(|_| is_row(one.message()));
         let of_line = || step(text).filter(|_| measures(one.message()) || has_cells(text)).or_else(of_row);
         let step = if is_bar(text) { step_of_bar(text) } else { of_line() }?;
-        let is_measured =
-            text.split_once("%|").map_or_else(|| decimals(one.message()) >= 2, |(head, _)| self::step(head).is_some());
+        let is_measured = match text.split_once("%|") {
+            Some((head, _)) => self::step(head).is_some(),
+            None => decimals(one.message()) >= if names_loss(text) { 1 } else { 2 },
+        };
         Some(Counted { place: one.source.place, of: loop_of(text), step, is_measured })
     };
     said(run).filter_map(counted).collect()
+}
+
+/// Whether a line tells a loss, which only what trains or evaluates has: `step 12 loss 2.31`, `train_loss=0.4`.
+fn names_loss(text: &str) -> bool {
+    const LOSS: &str = "loss";
+    let mut words = text.split(|c: char| !c.is_ascii_alphabetic());
+    words.any(|word| word.eq_ignore_ascii_case(LOSS))
 }
 
 /// Whether a line holds nothing but figures.
