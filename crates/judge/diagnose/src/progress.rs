@@ -171,9 +171,7 @@ pub fn steps(run: &Run) -> Vec<Counted> {
 
 /// Whether a line tells a loss, which only what trains or evaluates has: `step 12 loss 2.31`, `train_loss=0.4`.
 fn names_loss(text: &str) -> bool {
-    const LOSS: &str = "loss";
-    let mut words = text.split(|c: char| !c.is_ascii_alphabetic());
-    words.any(|word| word.eq_ignore_ascii_case(LOSS))
+    text.split(|c: char| !c.is_ascii_alphabetic()).any(|word| word.eq_ignore_ascii_case("loss"))
 }
 
 /// Whether a line holds nothing but figures.

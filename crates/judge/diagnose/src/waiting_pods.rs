@@ -16,10 +16,11 @@ pub(crate) fn judge(case: &Case) -> Option<Judged> {
     }
     let rows = || run.statements.iter().filter_map(|one| Some((one, pod_row(one.text())?)));
     let told = |(one, (pod, status)): (&Statement, (&str, &str))| {
-        let age = age(one.text())?;
+        let waits = ["Pending", "ContainerCreating", "PodInitializing"].contains(&status) && !KNOWN.is_beside(pod);
+        let age = age(one.text()).filter(|age| waits && seconds(age).is_some_and(|age| age >= LONG_S))?;
+        // All rows are looked through for a later one: for pods that wait only.
         let is_last = !rows().any(|(other, (name, _))| name == pod && other.source.place.is_after(one.source.place));
-        let waits = ["Pending", "ContainerCreating", "PodInitializing"].contains(&status);
-        (waits && is_last && seconds(age)? >= LONG_S && !KNOWN.is_beside(pod)).then(|| {
+        is_last.then(|| {
             let how = format!("it is `{status}` for {age}");
             let question = format!(
                 "The pod {pod} is `{status}` for {age}, and a job begins when all of its pods run. What does it wait for: GPUs, an image, a \
