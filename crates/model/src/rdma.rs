@@ -3,12 +3,12 @@
 use crate::place::{Place, SourceLine};
 use crate::units::{Bytes, Micros};
 
-/// One run of a perftest program (`ib_write_bw`, `ib_read_lat` …).
+/// One run of a perftest program (`ib_write_bw`, `ib_read_lat` …), or of OSU's `osu_bw` and `osu_bibw`.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct PerfTest {
     /// The first line of its header or of its table.
     pub place: Place,
-    /// The title as printed: `RDMA_Read BW Test`.
+    /// The title as printed: `RDMA_Read BW Test`, `OSU MPI-CUDA Bandwidth Test v7.3`.
     pub test: Option<String>,
     /// HCA: `mlx5_bond_0`.
     pub device: Option<String>,
@@ -37,8 +37,6 @@ pub enum PerfRow {
     Bandwidth {
         /// Message size.
         size: Bytes,
-        /// Number of iterations.
-        iterations: u64,
         /// `BW peak`; perftest prints 0 when it did not measure one.
         peak_gbit_s: f64,
         /// `BW average`.
@@ -50,8 +48,6 @@ pub enum PerfRow {
     Latency {
         /// Message size.
         size: Bytes,
-        /// Number of iterations.
-        iterations: u64,
         /// `t_min`; absent in duration mode (`-D`).
         min: Option<Micros>,
         /// `t_max`.

@@ -13,7 +13,7 @@ use crate::words::KNOWN;
 use busbw_model::{
     BenchTable, Communicator, DeviceKind, PathType, PeerGroup, Run, SourceLine, TopoMatrix, TransportKind,
 };
-use busbw_predict::cluster::{joined_by_nvlink, usual_with_rdma};
+use busbw_predict::cluster::{NicsOfHost, joined_by_nvlink, usual_with_rdma};
 
 /// From so many ranks on several hosts took part: hosts with 16 GPUs below one operating system are few (DGX-2,
 /// a2-megagpu-16g).
@@ -23,7 +23,7 @@ const SEVERAL_HOSTS: u32 = 16;
 pub struct Case<'a> {
     pub run: &'a Run,
     /// The NICs of a host, where somebody told.
-    pub nics: Option<usize>,
+    pub nics: Option<NicsOfHost>,
     /// The tables that have rows, in order; those of a sweep as one.
     pub tests: Vec<Test<'a>>,
     /// The lines that signatures look at.

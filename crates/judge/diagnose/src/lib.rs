@@ -72,9 +72,9 @@ pub struct UserFacts<'a> {
 }
 
 impl UserFacts<'_> {
-    fn nics_of_host(&self) -> Option<usize> {
-        let described = || self.cluster?.nics.as_ref().map(|nics| nics.count);
-        self.nics.and_then(|nics| nics.count).or_else(described)
+    fn nics_of_host(&self) -> Option<NicsOfHost> {
+        let described = || self.cluster?.nics.as_ref();
+        self.nics.or_else(|| described().map(|nics| NicsOfHost { count: Some(nics.count), rate: nics.rate }))
     }
 
     /// With the value of `--gpus`.

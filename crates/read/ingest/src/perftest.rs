@@ -1,5 +1,6 @@
-//! Reads what the perftest programs (`ib_write_bw`, `ib_read_lat` …) print: header, table and JSON.
-//! Titles and columns are those of `src/perftest_parameters.h` in linux-rdma/perftest, from its first version to v4.5-0.20.
+//! Reads what the perftest programs (`ib_write_bw`, `ib_read_lat` …) print: header, table and JSON; and the tables of `osu_bw` and `osu_bibw`.
+//! Titles and columns are those of `src/perftest_parameters.h` in linux-rdma/perftest, from its first version to v4.5-0.20, and of
+//! `c/util/osu_util.h` in the OSU micro-benchmarks, 5.0 to 7.5.
 
 use crate::TextLine;
 use busbw_model::{Bytes, Micros, PerfRow, PerfTest, Place, SourceLine};
@@ -8,6 +9,8 @@ use serde_json::{Map, Value};
 
 /// Gbit/s in one MiB/s. `MB/sec`, the unit until 2024, was the same: perftest divides by 0x100000.
 const GBIT_PER_MIB: f64 = (1 << 20) as f64 * 8.0 / 1e9;
+/// Gbit/s in one MB/s of OSU's, which divides by 10^6.
+const GBIT_PER_MB: f64 = 8e-3;
 
 /// How much of a text is looked at to recognise a report, in bytes; the key stands in its first line.
 const JSON_HEAD: usize = 4096;
@@ -38,8 +41,8 @@ pub struct PerftestReader {
 struct OpenTest {
     test: PerfTest,
     columns: Vec<Column>,
-    /// Bandwidth is in Gbit/s, not in MiB/s.
-    gbit: bool,
+    /// Gbit/s in one unit of its bandwidths.
+    unit: f64,
 }
 
 impl PerftestReader {
@@ -57,16 +60,15 @@ impl PerftestReader {
     /// Takes a line; true when it belongs to a test.
     pub fn feed(&mut self, line: &TextLine) -> bool {
         let text = line.text.trim_ascii();
-        if is_title(text) {
-            self.start(line).test.test = Some(text.to_string());
+        if is_title(text) || is_osu_title(text) {
+            self.start(line).test.test = Some(text.trim_start_matches(['#', ' ']).to_string());
             return true;
         }
-        if let Some(columns) = read_columns(text) {
+        if let Some((columns, unit)) = read_columns(text).or_else(|| self.osu_columns(line.stream, text)) {
             let continues = self.open.get(line.stream).is_some_and(|open| open.test.rows.is_empty());
             let open = if continues { self.open.get_mut(line.stream) } else { Some(self.start(line)) };
             if let Some(open) = open {
-                (open.columns, open.gbit) =
-                    (columns, text.split_whitespace().any(|word| word.starts_with("average[Gb/")));
+                (open.columns, open.unit) = (columns, unit);
             }
             return true;
         }
@@ -89,6 +91,16 @@ impl PerftestReader {
         self.found.extend(self.open.into_values().map(|open| open.test).filter(|test| !test.rows.is_empty()));
         self.found.sort_by_key(|test| test.place);
         self.found
+    }
+
+    /// `# Size      Bandwidth (MB/s)`, which others head tables with as well: below a title of OSU's.
+    fn osu_columns(&self, stream: &str, text: &str) -> Option<(Vec<Column>, f64)> {
+        let is_osu = |open: &OpenTest| open.test.test.as_deref().is_some_and(is_osu_title);
+        let titles = text.strip_prefix('#')?.trim_start().strip_prefix("Size")?.trim_start();
+        let further = titles.strip_prefix("Bandwidth (MB/s)")?;
+        self.open.get(stream).filter(|open| is_osu(open))?;
+        let others = further.split_whitespace().map(|_| Column::Other);
+        Some(([Column::Size, Column::Average].into_iter().chain(others).collect(), GBIT_PER_MB))
     }
 
     fn start(&mut self, line: &TextLine) -> &mut OpenTest {
@@ -128,13 +140,18 @@ impl OpenTest {
         if self.columns.is_empty() || cells.len() != self.columns.len() {
             return false;
         }
-        let Ok(numbers) = cells.iter().map(|cell| cell.parse::<f64>()).collect::<Result<Vec<_>, _>>() else {
-            return false;
+        let is_due = |(cell, column): (&&str, &Column)| match column {
+            Column::Size | Column::Iterations => cell.parse::<u64>().is_ok(),
+            // OSU says in one whether the data were right: `Pass`.
+            Column::Other => true,
+            _ => cell.parse::<f64>().is_ok(),
         };
-        let whole = |column| self.cell(column, &cells).and_then(|cell| cell.parse::<u64>().ok());
-        let (Some(size), Some(iterations)) = (whole(Column::Size), whole(Column::Iterations)) else { return false };
-        let value = |column| self.cell(column, &numbers).filter(|number| number.is_finite());
-        let row = read_row(Bytes(size), iterations, value, if self.gbit { 1.0 } else { GBIT_PER_MIB });
+        if !cells.iter().zip(&self.columns).all(is_due) {
+            return false;
+        }
+        let Some(size) = self.cell(Column::Size, &cells).and_then(|cell| cell.parse().ok()) else { return false };
+        let value = |column| self.cell(column, &cells)?.parse().ok().filter(|number: &f64| number.is_finite());
+        let row = read_row(Bytes(size), value, self.unit);
         self.test.rows.extend(row);
         true
     }
@@ -185,17 +202,11 @@ impl Column {
 }
 
 /// A row of the kind that its columns say; `None` when the average, which every table has, is no number.
-fn read_row(
-    size: Bytes,
-    iterations: u64,
-    value: impl Fn(Column) -> Option<f64>,
-    gbit_per_unit: f64,
-) -> Option<PerfRow> {
+fn read_row(size: Bytes, value: impl Fn(Column) -> Option<f64>, gbit_per_unit: f64) -> Option<PerfRow> {
     let time = |column| value(column).map(Micros);
     if let Some(average) = value(Column::Average) {
         return Some(PerfRow::Bandwidth {
             size,
-            iterations,
             peak_gbit_s: value(Column::Peak).unwrap_or_default() * gbit_per_unit,
             average_gbit_s: average * gbit_per_unit,
             message_rate_mpps: value(Column::MessageRate),
@@ -205,7 +216,6 @@ fn read_row(
     typical.or(average)?;
     Some(PerfRow::Latency {
         size,
-        iterations,
         min: time(Column::Min),
         max: time(Column::Max),
         typical,
@@ -257,8 +267,14 @@ fn is_title(text: &str) -> bool {
         && (text.contains(" BW ") || text.contains(" Latency "))
 }
 
-/// Reads a header of a table. Titles of two words end in a unit or are one of the known pairs.
-fn read_columns(text: &str) -> Option<Vec<Column>> {
+/// `# OSU MPI-CUDA Bi-Directional Bandwidth Test v7.3`.
+fn is_osu_title(text: &str) -> bool {
+    let text = text.trim_start_matches(['#', ' ']);
+    text.starts_with("OSU ") && text.contains("Bandwidth Test")
+}
+
+/// Reads a header of a table, with the Gbit/s in one unit of its bandwidths. Titles of two words end in a unit or are one of the known pairs.
+fn read_columns(text: &str) -> Option<(Vec<Column>, f64)> {
     if !text.starts_with('#') || !text.contains("#bytes") || !text.contains("#iterations") {
         return None;
     }
@@ -273,7 +289,9 @@ fn read_columns(text: &str) -> Option<Vec<Column>> {
         });
     }
     let has_value = columns.iter().any(|c| matches!(c, Column::Average | Column::AverageTime | Column::Typical));
-    (columns.first() == Some(&Column::Size) && has_value).then_some(columns)
+    let is_gbit = text.split_whitespace().any(|word| word.starts_with("average[Gb/"));
+    let unit = if is_gbit { 1.0 } else { GBIT_PER_MIB };
+    (columns.first() == Some(&Column::Size) && has_value).then_some((columns, unit))
 }
 
 /// The word after `key :`.
@@ -322,8 +340,7 @@ pub fn read_json(text: &str, input: u32) -> Result<PerfTest, String> {
 }
 
 fn read_results(results: &Map<String, Value>) -> Result<PerfRow, String> {
-    let whole = |key: &str| results.get(key).and_then(Value::as_u64);
-    let (Some(size), Some(iterations)) = (whole("MsgSize"), whole("n_iterations")) else {
+    let Some(size) = results.get("MsgSize").and_then(Value::as_u64) else {
         return Err(
             "'results' has no message size; run perftest without --output=bandwidth|message_rate|latency".into()
         );
@@ -333,7 +350,7 @@ fn read_results(results: &Map<String, Value>) -> Result<PerfRow, String> {
         results.get(*key).and_then(Value::as_f64)
     };
     let unit = gbit_per_unit(size, value(Column::Average), value(Column::MessageRate));
-    read_row(Bytes(size), iterations, value, unit).ok_or_else(|| "'results' has no average".to_string())
+    read_row(Bytes(size), value, unit).ok_or_else(|| "'results' has no average".to_string())
 }
 
 /// Size times rate is the bandwidth; the two units differ by a factor of 119, the printed rate by far less.

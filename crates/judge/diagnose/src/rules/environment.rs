@@ -251,7 +251,7 @@ fn nics(case: &Case, value: &str) -> Option<(usize, usize)> {
     let mut machines = case.run.machines.iter().filter(|machine| machine.may_be_of(&hosts));
     let shown = machines.find_map(of_machine);
     let shown = shown.or_else(|| case.run.topo_matrices.iter().find_map(of_matrix));
-    shown.or_else(|| Some((list.devices()?, case.nics?)))
+    shown.or_else(|| Some((list.devices()?, case.nics?.count?)))
 }
 
 impl Needs {

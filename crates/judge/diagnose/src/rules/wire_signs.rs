@@ -32,7 +32,7 @@ fn of_test(case: &Case, test: &PerfTest, device: &str) -> Option<Finding> {
     let mtu = test.mtu.filter(|mtu| *mtu < LARGEST_MTU)?;
     let share = |mtu: u32| f64::from(mtu) / f64::from(mtu + AROUND_PAYLOAD);
     let percent = |mtu| format!("{:.0}%", 100.0 * share(mtu));
-    let most = match port_rate(case, device) {
+    let most = match port_rate(case, test.device.as_deref()) {
         Some((_, rate)) => format!("{:.0} of {rate} Gbit/s", rate * share(mtu)),
         None => format!("{} of the port's rate", percent(mtu)),
     };

@@ -1,5 +1,5 @@
-//! What perftest measured against the rate of the port, where something in the input shows that: `ibstat`, `rdma link`, the
-//! facts that `busbw check --save` keeps.
+//! What perftest and OSU's benchmarks measured against the rate of the port, where something in the input shows that (`ibstat`,
+//! `rdma link`, the facts that `busbw check --save` keeps), or `--nics` tells it.
 
 use super::{found, sound};
 use crate::case::Case;
@@ -17,8 +17,9 @@ pub fn rule(case: &Case) -> Vec<Finding> {
     devices(case.run).into_iter().filter_map(|device| of_device(case, device)).collect()
 }
 
-fn devices(run: &Run) -> Vec<&str> {
-    let mut devices: Vec<&str> = run.perftests.iter().filter_map(|test| test.device.as_deref()).collect();
+/// The devices that were measured; `None` is one that no line names.
+fn devices(run: &Run) -> Vec<Option<&str>> {
+    let mut devices: Vec<Option<&str>> = run.perftests.iter().map(|test| test.device.as_deref()).collect();
     devices.sort_unstable();
     devices.dedup();
     devices
@@ -31,15 +32,17 @@ pub fn judge(case: &Case) -> Vec<Judged> {
     judged.filter(|one| alone || one.outcome != Judgement::Undecided).collect()
 }
 
-fn judged(case: &Case, device: &str) -> Option<Judged> {
+fn judged(case: &Case, device: Option<&str>) -> Option<Judged> {
     let (test, Rate { gbit_s, at }) = best(case, device)?;
-    let what = format!("{} on {device}", name(test));
-    let said = |ask: &str| format!("{} reaches {gbit_s:.2} Gbit/s{at} on {device}. {ask}", name(test));
+    let on = on(device);
+    let what = format!("{}{on}", name(test));
+    let said = |ask: &str| format!("{} reaches {gbit_s:.2} Gbit/s{at}{on}. {ask}", name(test));
     let rate = port_rate(case, device).map(|(_, rate)| rate);
     let (outcome, question) = match rate {
         Some(rate) if gbit_s >= HEALTHY_SHARE * rate => (Judgement::Passed, None),
         Some(_) if shows_bandwidth(case, device) => (Judgement::Failed, None),
         Some(_) => (Judgement::Undecided, Some(said("What do large messages reach? Measure with `-s 8388608`"))),
+        None if device.is_none() => (Judgement::Undecided, Some(said(NIC))),
         None => (Judgement::Undecided, Some(said(RATE))),
     };
     let share =
@@ -48,7 +51,12 @@ fn judged(case: &Case, device: &str) -> Option<Judged> {
     Some(Judged { question, ..Judged::new(Subject::Host, what, how, outcome) })
 }
 
-const RATE: &str = "What is the port's rate? Add the output of `ibstat`, or what `busbw check --save` writes there";
+const RATE: &str = "What is the port's rate? Tell with --nics 1x400G, or add the output of `ibstat`";
+const NIC: &str = "If it went between hosts: how fast is the NIC? Tell with --nics 1x400G";
+
+fn on(device: Option<&str>) -> String {
+    device.map_or(String::new(), |device| format!(" on {device}"))
+}
 
 fn name(test: &PerfTest) -> &str {
     test.test.as_deref().unwrap_or("perftest")
@@ -56,8 +64,8 @@ fn name(test: &PerfTest) -> &str {
 
 /// The test of a device with the best bandwidth. Of a test that was repeated between the same ports in one input the last run counts: it shows them as
 /// they are now. Else the slowest does: whose device or which run came first is not known.
-fn best<'a>(case: &Case<'a>, device: &str) -> Option<(&'a PerfTest, Rate)> {
-    let of_device = case.run.perftests.iter().filter(|test| test.device.as_deref() == Some(device));
+fn best<'a>(case: &Case<'a>, device: Option<&str>) -> Option<(&'a PerfTest, Rate)> {
+    let of_device = case.run.perftests.iter().filter(|test| test.device.as_deref() == device);
     let measured: Vec<_> = of_device.filter_map(|test| Some((test, one_way(test)?))).collect();
     let is_again = |later: &PerfTest, test: &PerfTest| {
         let same_ends = !test.ends.is_empty() && later.ends == test.ends;
@@ -80,36 +88,43 @@ fn settings(test: &PerfTest) -> impl PartialEq {
     (test.test.clone(), test.queue_pairs, test.connection.clone(), network, largest)
 }
 
-fn of_device(case: &Case, device: &str) -> Option<Finding> {
+fn of_device(case: &Case, device: Option<&str>) -> Option<Finding> {
     let (port, rate) = port_rate(case, device)?;
     let (test, Rate { gbit_s, at }) = best(case, device)?;
     let filled = gbit_s >= HEALTHY_SHARE * rate;
     if !filled && !shows_bandwidth(case, device) {
         return None;
     }
-    let (test_name, reached) = (name(test), format!("{gbit_s:.2}"));
+    let (test_name, reached, on) = (name(test), format!("{gbit_s:.2}"), on(device));
     let percent = format!("{:.0}", 100.0 * gbit_s / rate);
     let mut evidence: Vec<Evidence> = case.run.line(test.place).map(Evidence::new).into_iter().collect();
-    evidence.push(Evidence::new(port));
+    evidence.extend(port.map(Evidence::new));
     if filled {
         const WHY: &str =
             "Large messages fill nine tenths of a healthy port, the rest are headers and acknowledgements.";
-        let title = format!("{test_name} reaches {reached} Gbit/s on {device}, {percent}% of its port's {rate} Gbit/s");
+        let title = format!("{test_name} reaches {reached} Gbit/s{on}, {percent}% of its port's {rate} Gbit/s");
         return Some(sound(0.8, title, WHY, evidence));
     }
-    let words: [(&str, &dyn Display); 6] = [
+    let option = device.map_or(String::new(), |device| format!("-d {device} "));
+    let words: [(&str, &dyn Display); 7] = [
         ("test", &test_name),
         ("reached", &reached),
         ("at", &at),
-        ("device", &device),
+        ("on", &on),
+        ("option", &option),
         ("percent", &percent),
         ("rate", &rate),
     ];
     Some(found("wire.slow", &words, evidence))
 }
 
-/// The port of the device that runs slowest, of all hosts that report one.
-pub fn port_rate(case: &Case, device: &str) -> Option<(SourceLine, f64)> {
+/// The port of the device that runs slowest, of all hosts that report one; else the rate that the user told.
+pub fn port_rate(case: &Case, device: Option<&str>) -> Option<(Option<SourceLine>, f64)> {
+    let seen = device.and_then(|device| seen_rate(case, device)).map(|(line, rate)| (Some(line), rate));
+    seen.or_else(|| Some((None, case.nics?.rate.0 * 8.0)))
+}
+
+fn seen_rate(case: &Case, device: &str) -> Option<(SourceLine, f64)> {
     let devices = case.run.machines.iter().flat_map(|machine| machine.rdma.iter().map(move |rdma| (machine, rdma)));
     let ports = devices.filter(|(_, rdma)| rdma.name == device);
     let rates = ports.flat_map(|(machine, rdma)| {
@@ -132,7 +147,10 @@ struct Rate {
 
 /// The plateau of large messages; where one of them is far behind what smaller ones reach, the slowest of these; the best where all are small.
 fn one_way(test: &PerfTest) -> Option<Rate> {
-    let both_ways = test.test.as_deref().is_some_and(|name| name.contains("Bidirectional"));
+    let both_ways = test
+        .test
+        .as_deref()
+        .is_some_and(|name| ["Bidirectional", "Bi-Directional"].iter().any(|both| name.contains(both)));
     let mut rows: Vec<(Bytes, f64)> = bandwidths(test).collect();
     rows.sort_by_key(|(size, _)| *size);
     let best = |rows: &[(Bytes, f64)]| rows.iter().map(|(_, rate)| *rate).reduce(f64::max);
@@ -155,7 +173,7 @@ fn bandwidths(test: &PerfTest) -> impl Iterator<Item = (Bytes, f64)> + '_ {
     })
 }
 
-fn shows_bandwidth(case: &Case, device: &str) -> bool {
-    let measured = case.run.perftests.iter().filter(|test| test.device.as_deref() == Some(device));
+fn shows_bandwidth(case: &Case, device: Option<&str>) -> bool {
+    let measured = case.run.perftests.iter().filter(|test| test.device.as_deref() == device);
     measured.flat_map(bandwidths).any(|(size, _)| size >= LARGE)
 }

@@ -10,7 +10,9 @@ use busbw_ingest::nvidia_smi_topo::TopoReader;
 use busbw_ingest::perftest::{PerftestReader, looks_like_json, read_json};
 use busbw_ingest::rdma_check::CheckReader;
 use busbw_ingest::rdma_monitor::MonitorReader;
-use busbw_model::{DeviceKind, PathType, PerfRow, PerfTest, Place, RdmaCheckItem, RdmaSample, SystemDump, TopoMatrix};
+use busbw_model::{
+    Bytes, DeviceKind, PathType, PerfRow, PerfTest, Place, RdmaCheckItem, RdmaSample, SystemDump, TopoMatrix,
+};
 use proptest::prelude::*;
 use std::path::{Path, PathBuf};
 
@@ -255,7 +257,7 @@ fn files_are_read_as_before() {
 fn perftest_in_comments_and_json_of_others() {
     let commented = "#  #bytes     #iterations    BW peak[MiB/sec]    BW average[MiB/sec]   MsgRate[Mpps]\n\
                      #  65536      279928           0.00               5830.79               0.093293";
-    assert!(matches!(tests(commented).0[0].rows[0], PerfRow::Bandwidth { iterations: 279_928, .. }));
+    assert!(matches!(tests(commented).0[0].rows[0], PerfRow::Bandwidth { size: Bytes(65536), .. }));
     for text in ["", "{", "[]", r#"{"results": {"test_info": 1}}"#, "{\"version\": 3}"] {
         assert!(!looks_like_json(text) && read_json(text, 0).is_err(), "{text}");
     }
