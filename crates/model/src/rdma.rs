@@ -3,7 +3,7 @@
 use crate::place::{Place, SourceLine};
 use crate::units::{Bytes, Micros};
 
-/// One run of a perftest program (`ib_write_bw`, `ib_read_lat` …), or of OSU's `osu_bw` and `osu_bibw`.
+/// One run of a perftest program (`ib_write_bw`, `ib_read_lat` …), of OSU's `osu_bw` and `osu_bibw`, or of DeepEP's tests.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct PerfTest {
     /// The first line of its header or of its table.
@@ -30,13 +30,23 @@ pub struct PerfTest {
     pub rows: Vec<PerfRow>,
 }
 
+impl PerfTest {
+    /// Whether ranks of a job measured it among themselves, as DeepEP's tests do; else two processes of a program of its own.
+    pub fn is_of_job(&self) -> bool {
+        let is_sized = |row: &PerfRow| match row {
+            PerfRow::Bandwidth { size, .. } | PerfRow::Latency { size, .. } => size.is_some(),
+        };
+        !self.rows.iter().any(is_sized)
+    }
+}
+
 /// A row of perftest: bandwidth or latency of one message size.
 #[derive(Debug, Clone, PartialEq)]
 pub enum PerfRow {
     /// A `_bw` program. Bandwidths in Gbit/s (10^9 bit/s), converted from MiB/s where the table has that unit.
     Bandwidth {
-        /// Message size.
-        size: Bytes,
+        /// Message size; absent where the program chose many.
+        size: Option<Bytes>,
         /// `BW peak`; perftest prints 0 when it did not measure one.
         peak_gbit_s: f64,
         /// `BW average`.
@@ -46,8 +56,8 @@ pub enum PerfRow {
     },
     /// A `_lat` program.
     Latency {
-        /// Message size.
-        size: Bytes,
+        /// Message size; absent where the program chose many.
+        size: Option<Bytes>,
         /// `t_min`; absent in duration mode (`-D`).
         min: Option<Micros>,
         /// `t_max`.

@@ -31,8 +31,10 @@ pub fn of(run: &Run) -> Vec<Line<'_>> {
     let steps = run.nccl.error_steps.iter().filter(|step| step.source.text.trim_end().ends_with(')'));
     let steps = steps.map(|step| info(&step.source, step.who.as_ref().map(|who| &*who.host)));
     let statements = run.statements.iter().flat_map(|statement| {
-        let is_failure = statement.speaker == Speaker::Program && statement.level == Some(LogLevel::Error);
-        let texts = std::iter::once(statement.text()).chain(is_failure.then(|| statement.message()));
+        // A warning's word is NCCL's as well, which people quote.
+        let is_logged =
+            statement.speaker == Speaker::Program && matches!(statement.level, Some(LogLevel::Error | LogLevel::Note));
+        let texts = std::iter::once(statement.text()).chain(is_logged.then(|| statement.message()));
         texts.map(|text| Line {
             speaker: statement.speaker,
             text: behind_prefix(text),

@@ -34,7 +34,7 @@ const SHELL: [&str; 11] =
     ["NCCL_", "_perf ", "mpirun ", "mpiexec ", "srun ", "sbatch ", "torchrun ", "horovodrun ", "$ ", "~# ", "~ # "];
 
 /// What stands in bars of tqdm, with and without a total: `45%|████▌     | 45/100 [00:01<…]`, `29948it [35:34,  7.00s/it]`.
-const BARS: [&str; 2] = ["%|", "it ["];
+const BARS: [&str; 4] = ["%|", "it [", "it/s, ", "s/it, "];
 
 /// `rules/words.toml`.
 pub(crate) static KNOWN: LazyLock<Words> = LazyLock::new(|| {

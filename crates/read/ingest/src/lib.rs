@@ -7,6 +7,7 @@ mod clean;
 mod command;
 mod context;
 mod cursor;
+mod deepep;
 mod ends;
 mod envelope;
 mod evidence;

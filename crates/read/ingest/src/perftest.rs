@@ -1,8 +1,8 @@
-//! Reads what the perftest programs (`ib_write_bw`, `ib_read_lat` …) print: header, table and JSON; and the tables of `osu_bw` and `osu_bibw`.
+//! Reads what the perftest programs (`ib_write_bw`, `ib_read_lat` …) print: header, table and JSON; the tables of `osu_bw` and `osu_bibw`; the results of DeepEP's tests.
 //! Titles and columns are those of `src/perftest_parameters.h` in linux-rdma/perftest, from its first version to v4.5-0.20, and of
 //! `c/util/osu_util.h` in the OSU micro-benchmarks, 5.0 to 7.5.
 
-use crate::TextLine;
+use crate::{TextLine, deepep};
 use busbw_model::{Bytes, Micros, PerfRow, PerfTest, Place, SourceLine};
 use rustc_hash::FxHashMap;
 use serde_json::{Map, Value};
@@ -52,6 +52,7 @@ impl PerftestReader {
         match text.first() {
             Some(b'0'..=b'9' | b'#') => true,
             Some(b'-') => text.starts_with(b"--------"),
+            Some(b'[' | b'D') if deepep::may_belong(text) => true,
             Some(b'A' | b'R' | b'S') if text.trim_ascii_end().ends_with(b" Test") => true,
             _ => is_known_line(text),
         }
@@ -60,6 +61,11 @@ impl PerftestReader {
     /// Takes a line; true when it belongs to a test.
     pub fn feed(&mut self, line: &TextLine) -> bool {
         let text = line.text.trim_ascii();
+        if let Some((name, row)) = deepep::read(text) {
+            let test = PerfTest { place: line.place, test: Some(name), rows: vec![row], ..PerfTest::default() };
+            self.found.push(test);
+            return true;
+        }
         if is_title(text) || is_osu_title(text) {
             self.start(line).test.test = Some(text.trim_start_matches(['#', ' ']).to_string());
             return true;
@@ -151,7 +157,7 @@ impl OpenTest {
         }
         let Some(size) = self.cell(Column::Size, &cells).and_then(|cell| cell.parse().ok()) else { return false };
         let value = |column| self.cell(column, &cells)?.parse().ok().filter(|number: &f64| number.is_finite());
-        let row = read_row(Bytes(size), value, self.unit);
+        let row = read_row(Some(Bytes(size)), value, self.unit);
         self.test.rows.extend(row);
         true
     }
@@ -202,7 +208,7 @@ impl Column {
 }
 
 /// A row of the kind that its columns say; `None` when the average, which every table has, is no number.
-fn read_row(size: Bytes, value: impl Fn(Column) -> Option<f64>, gbit_per_unit: f64) -> Option<PerfRow> {
+fn read_row(size: Option<Bytes>, value: impl Fn(Column) -> Option<f64>, gbit_per_unit: f64) -> Option<PerfRow> {
     let time = |column| value(column).map(Micros);
     if let Some(average) = value(Column::Average) {
         return Some(PerfRow::Bandwidth {
@@ -350,7 +356,7 @@ fn read_results(results: &Map<String, Value>) -> Result<PerfRow, String> {
         results.get(*key).and_then(Value::as_f64)
     };
     let unit = gbit_per_unit(size, value(Column::Average), value(Column::MessageRate));
-    read_row(Bytes(size), value, unit).ok_or_else(|| "'results' has no average".to_string())
+    read_row(Some(Bytes(size)), value, unit).ok_or_else(|| "'results' has no average".to_string())
 }
 
 /// Size times rate is the bandwidth; the two units differ by a factor of 119, the printed rate by far less.

@@ -2,6 +2,7 @@
 
 use super::found;
 use crate::case::Case;
+use crate::curve::median;
 use crate::peers;
 use crate::words::listed;
 use busbw_model::{Blame, CopyTable, Evidence, Finding, Judged, Judgement, PeerGroup, SlowPeer, Subject};
@@ -9,6 +10,8 @@ use std::fmt::Display;
 
 /// More than any PCIe slot carries in one direction (6.0 x16 has 128 GB/s before its headers), so NVLink joins the GPUs.
 const ABOVE_PCIE: f64 = 128.0;
+/// Direct copies that reach less than so much of what goes through the host's memory take a detour.
+const DETOUR: f64 = 0.8;
 /// Of the pairs, one in so many may be slow: more of them are how the machine is wired.
 const WIRED: usize = 4;
 
@@ -21,6 +24,24 @@ pub fn rule(case: &Case) -> Vec<Finding> {
         }
     }
     findings
+}
+
+/// Whether GPUs copy directly to each other more slowly than through the host's memory, both as p2pBandwidthLatencyTest measured them.
+pub fn detours(case: &Case) -> Vec<Finding> {
+    let usual = |table: &CopyTable| median(table.copies.iter().map(|copy| copy.gb_s).collect());
+    let compared = case.run.copies.iter().filter_map(|table| {
+        let (kind, _) = table.what.split_once("P2P=Enabled")?;
+        let through_host = format!("{kind}P2P=Disabled");
+        let other = case.run.copies.iter().find(|other| other.what.starts_with(&through_host))?;
+        Some((table, usual(table)?, usual(other)?))
+    });
+    let slow = compared.into_iter().find(|(_, direct, through_host)| *direct < DETOUR * through_host);
+    let finding = slow.map(|(table, direct, through_host)| {
+        let (direct, through_host) = (format!("{direct:.1} GB/s"), format!("{through_host:.1} GB/s"));
+        let words: [(&str, &dyn Display); 2] = [("direct", &direct), ("through_host", &through_host)];
+        found("copies.detour", &words, vec![Evidence::new(table.copies[0].source.clone())])
+    });
+    finding.into_iter().collect()
 }
 
 /// Whether the copies of each kind are alike; whether their speed is right is asked, where the input is about nothing else.

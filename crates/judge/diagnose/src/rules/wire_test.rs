@@ -1,4 +1,4 @@
-//! What perftest and OSU's benchmarks measured against the rate of the port, where something in the input shows that (`ibstat`,
+//! What perftest, OSU's benchmarks and DeepEP's tests measured against the rate of the port, where something in the input shows that (`ibstat`,
 //! `rdma link`, the facts that `busbw check --save` keeps), or `--nics` tells it.
 
 use super::{found, sound};
@@ -9,6 +9,10 @@ use std::fmt::Display;
 
 /// Perftest reaches 0.92 and more of an InfiniBand or RoCE port (docs/link.md).
 const HEALTHY_SHARE: f64 = 0.85;
+/// DeepEP counts the tokens that stay on the host of their rank as well, and reaches 0.82 to 1.2 of a healthy NIC.
+const HEALTHY_EXCHANGE: f64 = 0.7;
+/// A call takes so many times as long as the best one, on average, only where some stall.
+const STALLED: f64 = 4.0;
 /// Smaller messages may fill a port, but need not.
 pub const LARGE: Bytes = Bytes(64 << 10);
 
@@ -39,7 +43,7 @@ fn judged(case: &Case, device: Option<&str>) -> Option<Judged> {
     let said = |ask: &str| format!("{} reaches {gbit_s:.2} Gbit/s{at}{on}. {ask}", name(test));
     let rate = port_rate(case, device).map(|(_, rate)| rate);
     let (outcome, question) = match rate {
-        Some(rate) if gbit_s >= HEALTHY_SHARE * rate => (Judgement::Passed, None),
+        Some(rate) if gbit_s >= healthy_share(test) * rate => (Judgement::Passed, None),
         Some(_) if shows_bandwidth(case, device) => (Judgement::Failed, None),
         Some(_) => (Judgement::Undecided, Some(said("What do large messages reach? Measure with `-s 8388608`"))),
         None if device.is_none() => (Judgement::Undecided, Some(said(NIC))),
@@ -56,6 +60,27 @@ const NIC: &str = "If it went between hosts: how fast is the NIC? Tell with --ni
 
 fn on(device: Option<&str>) -> String {
     device.map_or(String::new(), |device| format!(" on {device}"))
+}
+
+fn healthy_share(test: &PerfTest) -> f64 {
+    if test.is_of_job() { HEALTHY_EXCHANGE } else { HEALTHY_SHARE }
+}
+
+/// The test whose calls stall most, if they do: latencies of which the average is far above the least.
+pub fn stalls(case: &Case) -> Vec<Finding> {
+    let times = case.run.perftests.iter().flat_map(|test| test.rows.iter().map(move |row| (test, row)));
+    let stalled = times.filter_map(|(test, row)| match row {
+        PerfRow::Latency { min: Some(min), average: Some(average), .. } if average.0 >= STALLED * min.0 => {
+            Some((test, *min, *average))
+        }
+        _ => None,
+    });
+    let worst = stalled.max_by(|a, b| a.2.0.total_cmp(&b.2.0));
+    let finding = worst.map(|(test, min, average)| {
+        let words: [(&str, &dyn Display); 3] = [("test", &name(test)), ("average", &average), ("min", &min)];
+        found("wire.stalls", &words, case.run.line(test.place).map(Evidence::new).into_iter().collect())
+    });
+    finding.into_iter().collect()
 }
 
 fn name(test: &PerfTest) -> &str {
@@ -91,7 +116,7 @@ fn settings(test: &PerfTest) -> impl PartialEq {
 fn of_device(case: &Case, device: Option<&str>) -> Option<Finding> {
     let (port, rate) = port_rate(case, device)?;
     let (test, Rate { gbit_s, at }) = best(case, device)?;
-    let filled = gbit_s >= HEALTHY_SHARE * rate;
+    let filled = gbit_s >= healthy_share(test) * rate;
     if !filled && !shows_bandwidth(case, device) {
         return None;
     }
@@ -165,10 +190,10 @@ fn one_way(test: &PerfTest) -> Option<Rate> {
     Some(Rate { gbit_s: if both_ways { rate / 2.0 } else { rate }, at })
 }
 
-/// Each size with its average in Gbit/s.
+/// Each size with its average in Gbit/s. A program that chooses its sizes takes large ones.
 fn bandwidths(test: &PerfTest) -> impl Iterator<Item = (Bytes, f64)> + '_ {
     test.rows.iter().filter_map(|row| match row {
-        PerfRow::Bandwidth { size, average_gbit_s, .. } => Some((*size, *average_gbit_s)),
+        PerfRow::Bandwidth { size, average_gbit_s, .. } => Some((size.unwrap_or(LARGE), *average_gbit_s)),
         PerfRow::Latency { .. } => None,
     })
 }

@@ -3,7 +3,9 @@
 use super::page::Page;
 use crate::style::clean_line;
 use crate::words::counted;
-use busbw_model::{CheckResult, DeviceKind, PathType, PerfRow, PerfTest, RdmaSample, Run, TopoMatrix, XmlTopology};
+use busbw_model::{
+    Bytes, CheckResult, DeviceKind, PathType, PerfRow, PerfTest, RdmaSample, Run, TopoMatrix, XmlTopology,
+};
 
 /// At most this many lines of a kind: a monitor may run for days.
 const MOST: usize = 8;
@@ -60,15 +62,16 @@ fn perftest(test: &PerfTest) -> String {
     parts.extend(test.link_type.as_deref().map(|link| format!("({})", clean_line(link))));
     parts.extend(test.queue_pairs.map(|count| counted(count as usize, "QP")));
     parts.extend(test.mtu.map(|mtu| format!("MTU {mtu}")));
+    let at = |size: &Option<Bytes>| size.map_or(String::new(), |size| format!(" at {size}"));
     let best = test.rows.iter().filter_map(|row| match row {
         PerfRow::Bandwidth { size, average_gbit_s, .. } => {
-            Some((*average_gbit_s, format!("{average_gbit_s:.2} Gbit/s at {size}")))
+            Some((*average_gbit_s, format!("{average_gbit_s:.2} Gbit/s{}", at(size))))
         }
         PerfRow::Latency { .. } => None,
     });
     let fastest = test.rows.iter().find_map(|row| match row {
         PerfRow::Latency { size, typical, average, .. } => {
-            typical.or(*average).map(|time| (0.0, format!("{time} at {size}")))
+            typical.or(*average).map(|time| (0.0, format!("{time}{}", at(size))))
         }
         PerfRow::Bandwidth { .. } => None,
     });
