@@ -109,7 +109,8 @@ fn timeout(text: &str) -> Option<(Option<u32>, TorchEvent)> {
     let (before, rest) = text.split_once("atchdog caught collective operation timeout: ")?;
     let (_, work) = rest.split_once("Work")?;
     let field = |name: &str| work.split_once(name).map(|(_, value)| value);
-    let number = |name: &str| leading(field(name)?);
+    // Of several at once no size is known, which an old PyTorch prints as -1 without its sign.
+    let number = |name: &str| leading(field(name)?).filter(|number| *number != u64::MAX);
     let shape = field("TensorShape=[").and_then(|rest| rest.split_once(']')).map(|(shape, _)| shape);
     let product = |shape: &str| shape.split(',').try_fold(1u64, |all, dim| all.checked_mul(dim.trim().parse().ok()?));
     let op = field("OpType=").and_then(|rest| rest.split([',', ')']).next());

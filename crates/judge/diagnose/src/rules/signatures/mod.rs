@@ -5,6 +5,7 @@
 
 pub(crate) mod book;
 mod gpu_memory;
+mod missing;
 
 use crate::case::Case;
 use crate::data::{Cause, Until};
@@ -95,7 +96,7 @@ impl<'a> MatchedLines<'a> {
         let first = standing.first().filter(|_| cause.repeats < 2 || most_alike(cause, &standing) >= cause.repeats)?;
         let evidence = standing.iter().take(4).map(|line| Evidence::new(line.source.clone())).collect();
         let host = first.host.map_or(String::new(), |host| format!(" (first on {host})"));
-        let title = format!("{}{host}", cause.title);
+        let title = format!("{}{host}{}", cause.title, missing::named(cause, &standing).unwrap_or_default());
         let others = gpu_memory::of_others(&first.text).unwrap_or_default();
         let elsewhere = elsewhere(first);
         let why = elsewhere.map(|why| format!(" {why}")).unwrap_or_default();
