@@ -1,5 +1,5 @@
-//! Reads what experts write in `rules/` as busbw will, so that what does not fit stops the build with file and line; and lists
-//! the files of signatures and of known faults, so that a new one needs no Rust.
+//! Reads what experts write in `rules/` as busbw will, so that what does not fit stops the build with file and line; and writes all
+//! signatures and known faults as busbw reads them quickly. A new file of them needs no Rust.
 
 #[allow(dead_code, reason = "the product uses what is parsed here")]
 #[path = "src/data.rs"]
@@ -10,14 +10,14 @@ mod table;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::{env, fs};
+use toml::Spanned;
 
 fn main() -> ExitCode {
-    match check_and_list() {
+    match check_and_write() {
         Ok(()) => ExitCode::SUCCESS,
         Err(message) => {
             println!("cargo::error={message}");
@@ -26,41 +26,50 @@ fn main() -> ExitCode {
     }
 }
 
-fn check_and_list() -> Result<(), String> {
+fn check_and_write() -> Result<(), String> {
     let root = PathBuf::from(env::var("CARGO_MANIFEST_DIR").map_err(|e| e.to_string())?).join("../../..");
     for name in ["advice", "variables", "environment", "findings", "forms", "counters", "surroundings", "words"] {
         let path = format!("rules/{name}.toml");
         data::check(&path, &read(&root.join(&path))?).ok_or_else(|| format!("{path}: nothing reads it"))??;
     }
     data::parse::<toml::Table>("rules/hardware.toml", &read(&root.join("rules/hardware.toml"))?)?;
+    let out = env::var("OUT_DIR").map(PathBuf::from).map_err(|e| e.to_string())?;
+    let write = |name: &str, json: Vec<u8>| fs::write(out.join(name), json).map_err(|e| format!("{name}: {e}"));
     let signatures = files(&root, "rules/signatures")?;
     data::causes(signatures.iter().map(|(path, text)| (path.as_str(), text.as_str())))?;
-    let out = env::var("OUT_DIR").map(PathBuf::from).map_err(|e| e.to_string())?;
-    list(&out, "signatures", &signatures, |path| format!("include_str!({:?})", root.join(path)))?;
+    write("causes.json", causes(&signatures)?)?;
+    write("findings.json", causes(&[("findings.toml".to_owned(), read(&root.join("rules/findings.toml"))?)])?)?;
     let faults = files(&root, "rules/known-faults")?;
     table::faults(faults.iter().map(|(path, text)| (path.as_str(), text.as_str())))?;
-    let tables = faults.iter().map(|(path, text)| data::parse::<Faults>(path, text));
-    let all: Vec<toml::Value> =
-        tables.collect::<Result<Vec<_>, _>>()?.into_iter().flat_map(|table| table.fault).collect();
-    // As JSON, because every start reads them, and packed, because they would be a thirtieth of the static command.
-    let json = serde_json::to_vec(&all).map_err(|e| e.to_string())?;
-    pack(&out.join("known-faults.json.gz"), &json).map_err(|e| format!("rules/known-faults: {e}"))
+    let tables = faults.iter().map(|(path, text)| data::parse::<Entries>(path, text));
+    let faults: Vec<_> = tables.collect::<Result<Vec<_>, _>>()?.into_iter().flat_map(|table| table.fault).collect();
+    let printed: Vec<_> = faults.iter().filter(|fault| fault.get("text").is_some()).collect();
+    write("printed-faults.json", json(&printed)?)?;
+    // Packed, because they would be a thirtieth of the static command.
+    pack(&out.join("known-faults.json.gz"), &json(&faults)?).map_err(|e| format!("rules/known-faults: {e}"))
 }
 
-/// A file of known faults, as it is written.
+/// The causes of files, each with its place.
+fn causes(files: &[(String, String)]) -> Result<Vec<u8>, String> {
+    let mut causes = Vec::new();
+    for (path, text) in files {
+        let placed = |cause: Spanned<_>| (data::place(path, text, cause.span().start), cause.into_inner());
+        causes.extend(data::parse::<Entries>(path, text)?.cause.into_iter().map(placed));
+    }
+    json(&causes)
+}
+
+/// A file of signatures or of known faults, as it is written.
 #[derive(serde::Deserialize)]
-struct Faults {
+struct Entries {
+    #[serde(default)]
+    cause: Vec<Spanned<toml::Value>>,
+    #[serde(default)]
     fault: Vec<toml::Value>,
 }
 
-/// Writes the list of files of a folder, and how each is included.
-fn list(out: &Path, name: &str, files: &[(String, String)], included: impl Fn(&str) -> String) -> Result<(), String> {
-    let mut list = String::from("[\n");
-    for (path, _) in files {
-        let _ = writeln!(list, "({path:?}, {}),", included(path)); // writing to a string does not fail
-    }
-    list.push(']');
-    fs::write(out.join(name).with_extension("rs"), list).map_err(|e| e.to_string())
+fn json(entries: &impl serde::Serialize) -> Result<Vec<u8>, String> {
+    serde_json::to_vec(entries).map_err(|e| e.to_string())
 }
 
 fn pack(file: &Path, text: &[u8]) -> std::io::Result<()> {

@@ -77,12 +77,12 @@ impl Statement {
     }
 }
 
-/// The name and the status in a row of `kubectl get pods`, with the namespace in front or without: NAME READY STATUS RESTARTS AGE.
+/// The name, the status and the age in a row of `kubectl get pods`, with the namespace in front or without: NAME READY STATUS RESTARTS AGE.
 ///
 /// ```
-/// assert_eq!(busbw_model::pod_row("ml  train-0  0/1  ErrImagePull  0  9s"), Some(("train-0", "ErrImagePull")));
+/// assert_eq!(busbw_model::pod_row("ml  train-0  0/1  ErrImagePull  0  9s"), Some(("train-0", "ErrImagePull", "9s")));
 /// ```
-pub fn pod_row(line: &str) -> Option<(&str, &str)> {
+pub fn pod_row(line: &str) -> Option<(&str, &str, &str)> {
     let is_number = |word: &str| !word.is_empty() && word.bytes().all(|b| b.is_ascii_digit());
     let is_ready = |word: &str| word.split_once('/').is_some_and(|(up, all)| is_number(up) && is_number(all));
     let mut words = line.split_whitespace();
@@ -91,11 +91,9 @@ pub fn pod_row(line: &str) -> Option<(&str, &str)> {
         (name, ready) = (ready, words.next()?);
     }
     let (status, restarts) = (words.next()?, words.next()?);
-    let behind = words.find(|word| !word.ends_with("ago)") && !word.starts_with('('));
+    let age = words.find(|word| !word.ends_with("ago)") && !word.starts_with('('))?;
     // Of clocks that differ kubectl prints `<invalid>`.
-    let is_age = behind.is_some_and(|age| {
-        age.starts_with(|c: char| c.is_ascii_digit()) && age.ends_with(['s', 'm', 'h', 'd', 'y'])
-            || age.starts_with('<')
-    });
-    (is_ready(ready) && is_number(restarts) && is_age).then_some((name, status))
+    let is_age = age.starts_with(|c: char| c.is_ascii_digit()) && age.ends_with(['s', 'm', 'h', 'd', 'y'])
+        || age.starts_with('<');
+    (is_ready(ready) && is_number(restarts) && is_age).then_some((name, status, age))
 }

@@ -7,6 +7,7 @@ use busbw_model::counters::Counters;
 use busbw_model::{Alternative, Code, Severity, Speaker, Words};
 use serde::de::{DeserializeOwned, Error, IgnoredAny};
 use serde::{Deserialize, Deserializer, Serialize};
+use std::sync::LazyLock;
 use toml::Spanned;
 
 /// What TOML's reader calls things, and what TOML does.
@@ -50,6 +51,11 @@ pub fn built_in<T: DeserializeOwned>(name: &str, text: &str) -> T {
     parse(name, text).unwrap_or_else(|error| unreachable!("the build script read this file: {error}"))
 }
 
+/// Reads what the build script wrote.
+pub fn from_build<T: DeserializeOwned>(json: &[u8]) -> T {
+    serde_json::from_slice(json).unwrap_or_else(|error| unreachable!("the build script read these: {error}"))
+}
+
 /// `rdma.toml:12:5`: where a byte of a text is.
 pub fn place(name: &str, text: &str, at: usize) -> String {
     let before = text.get(..at).unwrap_or(text);
@@ -63,14 +69,6 @@ pub fn place(name: &str, text: &str, at: usize) -> String {
 /// # Errors
 /// What does not fit, and an id that is given twice.
 pub fn causes<'a>(files: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<Vec<Cause>, String> {
-    causes_in(files, &[])
-}
-
-/// The causes of files of signatures, with further forms in which programs print an error of CUDA.
-pub fn causes_in<'a>(
-    files: impl IntoIterator<Item = (&'a str, &'a str)>,
-    own: &[Printed],
-) -> Result<Vec<Cause>, String> {
     let mut causes: Vec<Cause> = Vec::new();
     for (name, text) in files {
         for spanned in parse::<Signatures>(name, text)?.cause {
@@ -80,11 +78,11 @@ pub fn causes_in<'a>(
                 return Err(format!("{place}: the id {} is taken by {}; choose another", cause.id, first.place));
             }
             shares(&cause).map_err(|error| format!("{place}: {error}"))?;
-            let printed = [cause.printed, cuda(&cause.cuda, own)?].concat();
-            if printed.is_empty() {
-                return Err(format!("{place}: the cause {} has no text; give printed or cuda", cause.id));
+            let cause = Cause { place, ..cause }.with_cuda(&[])?;
+            if cause.printed.is_empty() {
+                return Err(format!("{}: the cause {} has no text; give printed or cuda", cause.place, cause.id));
             }
-            causes.push(Cause { place, printed, ..cause });
+            causes.push(cause);
         }
     }
     Ok(causes)
@@ -115,15 +113,8 @@ pub fn forms(name: &str, text: &str) -> Option<Result<Vec<Printed>, String>> {
     is_forms.then(|| parse::<Forms>(name, text).map(|forms| forms.cuda))
 }
 
-/// Errors of CUDA as all programs print them.
-fn cuda(errors: &[String], own: &[Printed]) -> Result<Vec<Printed>, String> {
-    if errors.is_empty() {
-        return Ok(Vec::new());
-    }
-    let forms: Forms = parse("rules/forms.toml", include_str!("../../../../rules/forms.toml"))?;
-    let printed = errors.iter().flat_map(|error| forms.cuda.iter().chain(own).map(move |form| form.of(error)));
-    printed.collect()
-}
+static FORMS: LazyLock<Result<Forms, String>> =
+    LazyLock::new(|| parse("rules/forms.toml", include_str!("../../../../rules/forms.toml")));
 
 /// `rules/forms.toml`: how programs print errors of the libraries that they call.
 #[derive(Deserialize)]
@@ -198,6 +189,17 @@ fn once() -> usize {
     1
 }
 
+impl Cause {
+    /// With the errors of CUDA as all programs print them, also in further forms.
+    pub fn with_cuda(mut self, own: &[Printed]) -> Result<Self, String> {
+        for error in &self.cuda {
+            let forms = FORMS.as_ref().map_err(String::clone)?.cuda.iter().chain(own);
+            self.printed.extend(forms.map(|form| form.of(error)).collect::<Result<Vec<_>, _>>()?);
+        }
+        Ok(self)
+    }
+}
+
 /// Until when a line of the cause counts: what comes later refutes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -250,7 +252,7 @@ impl TryFrom<String> for Template {
     type Error = &'static str;
 
     fn try_from(text: String) -> Result<Self, &'static str> {
-        if ["%s", "%d", "%u", "%x"].iter().any(|gap| text.contains(gap)) {
+        if text.split('%').skip(1).any(|behind| behind.starts_with(['s', 'd', 'u', 'x'])) {
             return Err("what changes is written {}, not as printf's %s or %d");
         }
         let (mut pieces, mut names) = (Vec::new(), Vec::new());

@@ -1,16 +1,15 @@
 //! What findings say: `rules/findings.toml`, with the words for its gaps.
 
-use crate::data::{Cause, Signatures, built_in};
+use crate::data::{Cause, from_build};
 use busbw_model::{Code, Evidence, Finding, Severity};
 use std::collections::HashMap;
 use std::fmt::Display;
 use std::sync::LazyLock;
-use toml::Spanned;
 
 /// What rules say, by its id.
 static SAID: LazyLock<HashMap<String, Cause>> = LazyLock::new(|| {
-    let file = built_in::<Signatures>("rules/findings.toml", include_str!("../../../../rules/findings.toml"));
-    file.cause.into_iter().map(Spanned::into_inner).map(|said| (said.id.clone(), said)).collect()
+    let said: Vec<(String, Cause)> = from_build(include_bytes!(concat!(env!("OUT_DIR"), "/findings.json")));
+    said.into_iter().map(|(_, said)| (said.id.clone(), said)).collect()
 });
 
 /// The finding of an id in `rules/findings.toml`, with the words for its gaps.

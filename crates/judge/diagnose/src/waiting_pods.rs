@@ -15,12 +15,13 @@ pub(crate) fn judge(case: &Case) -> Option<Judged> {
         return None;
     }
     let rows = || run.statements.iter().filter_map(|one| Some((one, pod_row(one.text())?)));
-    let told = |(one, (pod, status)): (&Statement, (&str, &str))| {
+    let told = |(one, (pod, status, age)): (&Statement, (&str, &str, &str))| {
         let waits = ["Pending", "ContainerCreating", "PodInitializing"].contains(&status) && !KNOWN.is_beside(pod);
-        let age = age(one.text()).filter(|age| waits && seconds(age).is_some_and(|age| age >= LONG_S))?;
+        let waits_long = waits && seconds(age).is_some_and(|age| age >= LONG_S);
         // All rows are looked through for a later one: for pods that wait only.
-        let is_last = !rows().any(|(other, (name, _))| name == pod && other.source.place.is_after(one.source.place));
-        is_last.then(|| {
+        let is_last =
+            || !rows().any(|(other, (name, ..))| name == pod && other.source.place.is_after(one.source.place));
+        (waits_long && is_last()).then(|| {
             let how = format!("it is `{status}` for {age}");
             let question = format!(
                 "The pod {pod} is `{status}` for {age}, and a job begins when all of its pods run. What does it wait for: GPUs, an image, a \
@@ -30,12 +31,6 @@ pub(crate) fn judge(case: &Case) -> Option<Judged> {
         })
     };
     rows().find_map(told)
-}
-
-/// The age in a row: NAME READY STATUS RESTARTS AGE.
-fn age(row: &str) -> Option<&str> {
-    let mut words = row.split_whitespace().skip_while(|word| !word.contains('/')).skip(3);
-    words.find(|word| !word.starts_with('(') && !word.ends_with("ago)"))
 }
 
 /// The seconds of `3h12m`, as kubectl writes a duration.

@@ -299,7 +299,8 @@ impl Program {
             Some(untagged) => (peel(untagged).text, evidence::of(untagged.as_bytes())),
             None => (peeled.text, of_alike.words.wanted(plain)),
         };
-        let body = if wanted.speaker { launcher::passed_on_by_logger(body).unwrap_or(body) } else { body };
+        let spoken = wanted.speaker.then(|| launcher::spoken(body));
+        let body = spoken.map_or(body, |(_, said)| said);
         let is_whole = untagged.is_none() && matches!(lossy, Cow::Borrowed(_));
         let unended = match () {
             () if wanted.progress => end_of_bar(body),
@@ -328,9 +329,10 @@ impl Program {
         }
         let may_be_logged = of_alike.may_be_logged || untagged.is_some();
         let is_of_format = form.is_of_format;
-        let by = match of_alike.of_bracket {
-            Some(by) if untagged.is_none() && !wanted.speaker => by,
-            _ if wanted.speaker || body.trim_start().starts_with('[') => speaker::of(body),
+        let of_bracket = of_alike.of_bracket.filter(|_| untagged.is_none());
+        let by = match spoken.map(|(by, _)| by).or(of_bracket) {
+            Some(by) => by,
+            None if body.trim_start().starts_with('[') => speaker::of(body),
             _ => Speaker::Program,
         };
         let line = Line { stream, body, text, plain, number, wording, wanted, by, may_be_logged, is_of_format };

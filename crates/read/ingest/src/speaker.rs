@@ -84,7 +84,8 @@ fn is_ucx(line: &str) -> bool {
 
 /// `node1.30734PSM2 can't open hfi unit: -1 (err=23)`, `node1:rank0: PSM3 can't open nic unit: 0 (err=23)` (`psm_ep.c`, `psmi_ep_open_device`).
 fn is_psm(line: &str) -> bool {
-    has(line, finder!(b"PSM2 can't open hfi unit")) || has(line, finder!(b"PSM3 can't open nic unit"))
+    has(line, finder!(b" can't open "))
+        && ["PSM2 can't open hfi unit", "PSM3 can't open nic unit"].iter().any(|text| line.contains(text))
 }
 
 /// `/opt/nvshmem/src/modules/transport/ibrc/ibrc.cpp:418: non-zero status: 110 …`: NVSHMEM names its file with the path of the build.

@@ -1,7 +1,7 @@
 //! The known faults that are compiled in.
 
 use super::table::{Fault, component_of};
-use crate::data::Template;
+use crate::data::{Template, from_build};
 use flate2::read::GzDecoder;
 use std::collections::HashMap;
 use std::io::read_to_string;
@@ -10,16 +10,22 @@ use std::sync::LazyLock;
 /// All of `rules/known-faults`, as JSON, packed.
 const PACKED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/known-faults.json.gz"));
 
+/// Those that print a text: few, and a diagnosis needs no others.
+static PRINTED: LazyLock<Vec<Fault>> =
+    LazyLock::new(|| read(include_bytes!(concat!(env!("OUT_DIR"), "/printed-faults.json"))));
+
 static BUILT_IN: LazyLock<Vec<Fault>> = LazyLock::new(|| {
     let json = read_to_string(GzDecoder::new(PACKED))
         .unwrap_or_else(|error| unreachable!("the build script packed it: {error}"));
-    let faults: Vec<Fault> =
-        serde_json::from_str(&json).unwrap_or_else(|error| unreachable!("the build script read these: {error}"));
-    let of_component = |fault: Fault| Some(Fault { component: component_of(&fault.id)?, ..fault });
-    let mut faults: Vec<Fault> = faults.into_iter().filter_map(of_component).collect();
+    let mut faults = read(json.as_bytes());
     set_general_words_apart(&mut faults);
     faults
 });
+
+fn read(json: &[u8]) -> Vec<Fault> {
+    let of_component = |fault: Fault| Some(Fault { component: component_of(&fault.id)?, ..fault });
+    from_build::<Vec<Fault>>(json).into_iter().filter_map(of_component).collect()
+}
 
 /// Flags such as `disaggregation-mode decode` stand in entries whose condition is narrower than them; where an entry has no other words, its condition is as wide.
 fn set_general_words_apart(faults: &mut [Fault]) {
@@ -37,6 +43,10 @@ fn set_general_words_apart(faults: &mut [Fault]) {
 /// The faults that are compiled in; those of a person's own file stand in its [`Book`](crate::Book).
 pub fn all() -> &'static [Fault] {
     &BUILT_IN
+}
+
+pub(crate) fn printed() -> &'static [Fault] {
+    &PRINTED
 }
 
 #[cfg(test)]

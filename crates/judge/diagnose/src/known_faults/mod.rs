@@ -123,13 +123,14 @@ fn is_shown(known: &Fault, fault: &KnownFault) -> bool {
 /// A fault that hit a run, with the line that shows it.
 pub fn hits<'a>(case: &Case<'a>, known: &Situation) -> Vec<(&'a Fault, KnownFault, Evidence)> {
     let hit = |fault: &'a Fault| {
-        let may_hit = fault.text.as_ref().is_some_and(|text| known.may_show(text));
-        let found = may_hit.then(|| known_fault(known, fault, true)).flatten()?;
+        fault.text.as_ref().filter(|text| known.may_show(text))?;
+        version_with(known, fault, true)?;
         let line = shown(case, fault)?;
+        let found = known_fault(known, fault, true)?;
         let evidence = Evidence::noted(line.source.clone(), format!("what {} prints", fault.component.title()));
         Some((fault, found, evidence))
     };
-    case.book.faults().iter().filter_map(hit).collect()
+    case.book.printed_faults().iter().filter_map(hit).collect()
 }
 
 fn answer<'a>(known: &Situation, table: &[Fault], shown: impl Fn(&Fault) -> Option<&'a Line<'a>>) -> Advised {
@@ -166,14 +167,18 @@ fn breadth(fault: &Fault, table: &[Fault]) -> usize {
     releases(table, fault.component).into_iter().filter(|version| fault.affects(version) || may(version)).count()
 }
 
-/// How a fault stands in a situation; none where no version in use has it, or a condition is not met. Where nothing mended it, and the run shows it, a
-/// version later than its last one may have it.
-fn known_fault(known: &Situation, fault: &Fault, shown: bool) -> Option<KnownFault> {
+/// The version in use that has a fault. Where nothing mended it, and the run shows it, a version later than its last one may have it.
+fn version_with<'s>(known: &'s Situation, fault: &Fault, shown: bool) -> Option<&'s Version> {
     let versions = || known.of(fault.component).into_iter().flatten();
     let is_open =
         |version: &Version| fault.fixed.all().is_empty() && fault.last.as_ref().is_some_and(|last| version > last);
     let may_last = |version: &&Version| is_open(version) && (shown || known.shows(&fault.shown));
-    let version = versions().find(|version| fault.affects(version)).or_else(|| versions().find(may_last))?;
+    versions().find(|version| fault.affects(version)).or_else(|| versions().find(may_last))
+}
+
+/// How a fault stands in a situation; none where no version in use has it, or a condition is not met.
+fn known_fault(known: &Situation, fault: &Fault, shown: bool) -> Option<KnownFault> {
+    let version = version_with(known, fault, shown)?;
     let mut unknown = unknown(known, fault, version)?;
     let later = fault.last.as_ref().filter(|_| !fault.affects(version));
     unknown.extend(later.map(|last| format!("until: whether versions after {last} have it")));

@@ -76,11 +76,11 @@ fn pod_of(event: &str) -> Option<&str> {
 /// Whether a row of `kubectl get pods` says nothing of the job: a later row of the pod has another status, or several others begin alike, as pods of one job
 /// do, and this one does not.
 pub(crate) fn is_row_of_another(lines: &[Line], row: &Line) -> bool {
-    let Some((pod, status)) = pod_row(&row.text) else { return false };
+    let Some((pod, status, _)) = pod_row(&row.text) else { return false };
     let rows = || lines.iter().filter_map(|line| Some((line.source.place, pod_row(&line.text)?)));
     let is_later =
-        rows().any(|(place, (other, now))| place.is_after(row.source.place) && other == pod && now != status);
-    let others: HashSet<&str> = rows().map(|(_, (other, _))| other).filter(|other| *other != pod).collect();
+        rows().any(|(place, (other, now, _))| place.is_after(row.source.place) && other == pod && now != status);
+    let others: HashSet<&str> = rows().map(|(_, (other, ..))| other).filter(|other| *other != pod).collect();
     let stems: HashSet<_> = others.iter().map(|other| stem_of(other)).collect();
     is_later || others.len() > 1 && stems.len() == 1 && !stems.contains(&stem_of(pod))
 }

@@ -1,7 +1,7 @@
 //! What NCCL says about itself, each statement once.
 
 use crate::facts::WarnLine;
-use crate::launcher::{behind_logger, passed_on_by_logger, peel};
+use crate::launcher::{behind_logger, peel, spoken};
 use crate::logger;
 use crate::nccl_log::{ChoiceLine, NetLine, PatternLine, Version};
 use busbw_model::{
@@ -163,8 +163,7 @@ impl LogBuilder {
             return;
         }
         let text = peel(&source.text).text;
-        let passed_on = (speaker != Speaker::Program).then(|| passed_on_by_logger(text)).flatten();
-        let text = passed_on.unwrap_or(text);
+        let text = if speaker == Speaker::Program { text } else { spoken(text).1 };
         let (level, message) = logger::read(text).unzip();
         let (level_said, said) = behind_logger(text).unzip();
         let level = level.or_else(|| logger::level_of(level_said?));

@@ -77,7 +77,7 @@ fn pod(line: &str) -> Option<(&str, Ended)> {
         "UnexpectedAdmissionError",
         "Unknown",
     ];
-    let (name, status) = pod_row(line)?;
+    let (name, status, _) = pod_row(line)?;
     let how = match status.trim_start_matches("Init:") {
         "OOMKilled" => Ended::Killed("Out Of Memory".into()),
         "Completed" => Ended::Success,

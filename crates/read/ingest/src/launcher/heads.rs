@@ -43,6 +43,7 @@ fn in_brackets(text: &str) -> Option<(&str, &str)> {
 /// `Nov 30 10:00:00 host python3[4242]: ` of journald and syslog, or what a time of theirs leaves of it. A journal holds the lines of all
 /// programs of a machine: only those of programs that run ranks, and of containers, are taken as the job's output.
 fn of_syslog(text: &str) -> Option<(&str, &str)> {
+    memchr::memchr(b'[', text.as_bytes())?;
     let text = behind_date(text).unwrap_or(text);
     let (host, behind) = text.split_once(' ').filter(|(host, _)| is_host(host))?;
     let end = behind.bytes().take(64).position(|b| !(b.is_ascii_alphanumeric() || b"-_./@".contains(&b)))?;
@@ -99,21 +100,18 @@ pub(super) fn behind_stream(rest: &str) -> Option<&str> {
     of_gitlab().or_else(of_determined)
 }
 
-/// What stands behind the head of a logger that passes on what a launcher, a library or the kernel printed, at whatever level:
+/// Who speaks, and what: it stands behind the head of a logger that passes on what a launcher, a library or the kernel printed, at whatever level,
 /// `2026-11-26 10:00:00.123 | INFO | app:run:12 - srun: error: n1: task 3: Killed`. What a program logs of its own is its own.
-pub(crate) fn passed_on_by_logger(text: &str) -> Option<&str> {
-    // Most lines that name a speaker begin with it.
-    if speaker::of(text) != Speaker::Program {
-        return None;
-    }
-    let (level, said) = logger::read(text)?;
+pub(crate) fn spoken(text: &str) -> (Speaker, &str) {
+    let by = speaker::of(text);
+    let logged = if by == Speaker::Program { logger::read(text) } else { None };
+    let Some((level, said)) = logged else { return (by, text) };
     let said = said.trim_start();
-    let is_passed_on = match speaker::of(said) {
-        Speaker::Program | Speaker::Python | Speaker::Ssh => false,
-        Speaker::Crash => level == LogLevel::Error,
-        _ => true,
-    };
-    is_passed_on.then_some(said)
+    match speaker::of(said) {
+        Speaker::Program | Speaker::Python | Speaker::Ssh => (by, text),
+        Speaker::Crash if level != LogLevel::Error => (by, text),
+        passed_on => (passed_on, said),
+    }
 }
 
 /// Whether a text is a line by which a program is known, or one of a traceback.

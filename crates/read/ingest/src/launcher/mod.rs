@@ -7,7 +7,7 @@ use crate::ends::exception;
 use crate::speaker;
 use crate::text::is_age;
 use busbw_model::Speaker;
-pub(crate) use heads::passed_on_by_logger;
+pub(crate) use heads::spoken;
 use heads::{behind_stream, is_told};
 
 /// A label and what is behind it.

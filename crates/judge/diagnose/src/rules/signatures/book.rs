@@ -2,13 +2,12 @@
 //!
 //! A cause is a trouble that programs print; each text of it belongs to a speaker ([`crate::data`] declares both).
 
-use crate::data::{self, Cause, Printed, Template, causes, causes_in, forms};
+use crate::data::{self, Cause, Printed, Template, causes, forms};
 use crate::known_faults::built_in;
 use crate::known_faults::table::{Fault, faults};
 use crate::lines;
 use aho_corasick::AhoCorasick;
 use busbw_model::{Run, Speaker};
-use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::LazyLock;
@@ -21,13 +20,19 @@ pub fn check_rules(name: &str, text: &str) -> Result<(), String> {
     data::check(name, text).unwrap_or_else(|| Book::with(name, text).map(drop))
 }
 
-/// The files that are compiled in, with their paths: all of `rules/signatures`.
-const FILES: &[(&str, &str)] = &include!(concat!(env!("OUT_DIR"), "/signatures.rs"));
+/// All of `rules/signatures`, as JSON, each with its place.
+const CAUSES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/causes.json"));
 
-static BUILT_IN: LazyLock<Book> = LazyLock::new(|| match causes(FILES.iter().copied()) {
-    Ok(causes) => Book::of(causes, built_in::all().into()),
-    Err(error) => unreachable!("the build script read these files: {error}"),
+static BUILT_IN: LazyLock<Book> = LazyLock::new(|| match causes_in(&[]) {
+    Ok(causes) => Book::of(causes, None),
+    Err(error) => unreachable!("the build script read these: {error}"),
 });
+
+/// The causes that are compiled in, with further forms in which programs print an error of CUDA.
+fn causes_in(own: &[Printed]) -> Result<Vec<Cause>, String> {
+    let causes: Vec<(String, Cause)> = data::from_build(CAUSES);
+    causes.into_iter().map(|(place, cause)| Cause { place, ..cause }.with_cuda(own)).collect()
+}
 
 /// What is a person's own, then what is known already under other ids.
 fn in_place_of<T: Clone>(own: Vec<T>, known: &[T], id: impl Fn(&T) -> &str) -> Vec<T> {
@@ -122,11 +127,15 @@ fn whole(line: &str, piece: &str, mut from: usize, begins: bool, ends: bool) -> 
 #[derive(Debug, Clone, Default)]
 pub struct Book {
     causes: Vec<Cause>,
-    faults: Cow<'static, [Fault]>,
+    /// None where only those that are compiled in: they are read when they are asked for.
+    faults: Option<Vec<Fault>>,
     /// The texts by their place among the automaton's patterns: cause and role.
     owners: Vec<(usize, Role)>,
     automaton: Option<AhoCorasick>,
 }
+
+/// So many bytes of each text are looked for: longer ones find little less, and take longer to make an automaton of than a short log to read.
+const LOOKED_FOR: usize = 16;
 
 /// What a text is to its cause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -172,19 +181,20 @@ impl Book {
     /// What does not fit, with file, line and column.
     pub fn and(&self, name: &str, text: &str) -> Result<Book, String> {
         if let Some(own) = forms(name, text) {
-            let is_built_in = |cause: &&Cause| FILES.iter().any(|(path, _)| cause.place.starts_with(path));
+            let is_built_in = |cause: &&Cause| BUILT_IN.causes.iter().any(|known| known.place == cause.place);
             let mine = self.causes.iter().filter(|cause| !is_built_in(cause)).cloned().collect();
-            let causes = causes_in(FILES.iter().copied(), &own?)?;
+            let causes = causes_in(&own?)?;
             return Ok(Book::of(in_place_of(mine, &causes, |cause| &cause.id), self.faults.clone()));
         }
         let (own, own_faults) = (causes([(name, text)])?, faults([(name, text)])?);
         if own.is_empty() && own_faults.is_empty() {
             return Err(format!("{name}: nothing in it; write [[cause]] or [[fault]], as rules/README.md shows"));
         }
-        Ok(Book::of(
-            in_place_of(own, &self.causes, |cause| &cause.id),
-            in_place_of(own_faults, &self.faults, |fault| &fault.id).into(),
-        ))
+        let faults = match own_faults.is_empty() {
+            true => self.faults.clone(),
+            false => Some(in_place_of(own_faults, self.faults(), |fault| &fault.id)),
+        };
+        Ok(Book::of(in_place_of(own, &self.causes, |cause| &cause.id), faults))
     }
 
     pub fn causes(&self) -> &[Cause] {
@@ -192,10 +202,15 @@ impl Book {
     }
 
     pub fn faults(&self) -> &[Fault] {
-        &self.faults
+        self.faults.as_deref().unwrap_or_else(|| built_in::all())
     }
 
-    fn of(causes: Vec<Cause>, faults: Cow<'static, [Fault]>) -> Self {
+    /// Those that print a text, if not all.
+    pub(crate) fn printed_faults(&self) -> &[Fault] {
+        self.faults.as_deref().unwrap_or_else(|| built_in::printed())
+    }
+
+    fn of(causes: Vec<Cause>, faults: Option<Vec<Fault>>) -> Self {
         let mut book = Book { causes, faults, ..Book::default() };
         let mut words: Vec<&str> = Vec::new();
         for (index, cause) in book.causes.iter().enumerate() {
@@ -203,7 +218,8 @@ impl Book {
             let with = cause.with.iter().enumerate().map(|(at, text)| (Role::With(at), text));
             let without = cause.without.iter().enumerate().map(|(at, text)| (Role::Without(at), text));
             for (role, text) in texts.chain(with).chain(without) {
-                words.push(text.longest());
+                let word = text.longest();
+                words.push(&word[..word.floor_char_boundary(LOOKED_FOR)]);
                 book.owners.push((index, role));
             }
         }
