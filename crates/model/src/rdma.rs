@@ -7,7 +7,7 @@ use crate::units::{Bytes, Micros};
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct PerfTest {
     /// The first line of its header or of its table.
-    pub place: Place,
+    pub source: SourceLine,
     /// The title as printed: `RDMA_Read BW Test`, `OSU MPI-CUDA Bandwidth Test v7.3`.
     pub test: Option<String>,
     /// HCA: `mlx5_bond_0`.

@@ -131,7 +131,7 @@ fn is_bar(text: &str) -> bool {
 /// Lines of a program that goes on: rows of tables, and others with enough figures among their words: `step 120 loss 2.31`.
 pub fn progress(run: &Run) -> Vec<Progress> {
     let rows = run.tables.iter().flat_map(|table| &table.rows).map(|row| row.source.place);
-    let exchanges = run.perftests.iter().filter(|test| test.is_of_job()).map(|test| test.place);
+    let exchanges = run.perftests.iter().filter(|test| test.is_of_job()).map(|test| test.source.place);
     let rows = rows.chain(exchanges).map(|place| Progress { place, is_row: true, serves: false });
     let went_on: HashSet<Place> = run.steps.iter().copied().collect();
     let said = said(run).filter_map(|one| {

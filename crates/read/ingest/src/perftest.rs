@@ -62,8 +62,8 @@ impl PerftestReader {
     pub fn feed(&mut self, line: &TextLine) -> bool {
         let text = line.text.trim_ascii();
         if let Some((name, row)) = deepep::read(text) {
-            let test = PerfTest { place: line.place, test: Some(name), rows: vec![row], ..PerfTest::default() };
-            self.found.push(test);
+            let source = SourceLine::new(line.place, text);
+            self.found.push(PerfTest { source, test: Some(name), rows: vec![row], ..PerfTest::default() });
             return true;
         }
         if is_title(text) || is_osu_title(text) {
@@ -89,29 +89,35 @@ impl PerftestReader {
             open.header_line(line.place, text);
             return true;
         }
-        open.row(text)
+        // Below a table of OSU's stands another of their programs', in columns that look alike.
+        let is_row = open.row(text);
+        let is_over = !is_row && open.is_osu() && !open.test.rows.is_empty();
+        if is_over {
+            self.close(line.stream);
+        }
+        is_row
     }
 
     /// The tests in the order of their first lines. A header without a row is left out: nothing was measured.
     pub fn finish(mut self) -> Vec<PerfTest> {
         self.found.extend(self.open.into_values().map(|open| open.test).filter(|test| !test.rows.is_empty()));
-        self.found.sort_by_key(|test| test.place);
+        self.found.sort_by_key(|test| test.source.place);
         self.found
     }
 
     /// `# Size      Bandwidth (MB/s)`, which others head tables with as well: below a title of OSU's.
     fn osu_columns(&self, stream: &str, text: &str) -> Option<(Vec<Column>, f64)> {
-        let is_osu = |open: &OpenTest| open.test.test.as_deref().is_some_and(is_osu_title);
         let titles = text.strip_prefix('#')?.trim_start().strip_prefix("Size")?.trim_start();
         let further = titles.strip_prefix("Bandwidth (MB/s)")?;
-        self.open.get(stream).filter(|open| is_osu(open))?;
+        self.open.get(stream).filter(|open| open.is_osu())?;
         let others = further.split_whitespace().map(|_| Column::Other);
         Some(([Column::Size, Column::Average].into_iter().chain(others).collect(), GBIT_PER_MB))
     }
 
     fn start(&mut self, line: &TextLine) -> &mut OpenTest {
         self.close(line.stream);
-        let test = PerfTest { place: line.place, ..PerfTest::default() };
+        let source = SourceLine::new(line.place, line.text.trim());
+        let test = PerfTest { source, ..PerfTest::default() };
         self.open.entry(line.stream.into()).or_insert(OpenTest { test, ..OpenTest::default() })
     }
 
@@ -122,6 +128,10 @@ impl PerftestReader {
 }
 
 impl OpenTest {
+    fn is_osu(&self) -> bool {
+        self.test.test.as_deref().is_some_and(is_osu_title)
+    }
+
     /// `Number of qps   : 20    Transport type : IB`: pairs of which both may matter.
     fn header_line(&mut self, place: Place, text: &str) {
         let test = &mut self.test;
@@ -331,7 +341,7 @@ pub fn read_json(text: &str, input: u32) -> Result<PerfTest, String> {
     let word = |key: &str| info.get(key).and_then(Value::as_str).map(str::to_string);
     let number = |key: &str| info.get(key).and_then(Value::as_u64).and_then(|value| u32::try_from(value).ok());
     Ok(PerfTest {
-        place: Place { input, line: 0 },
+        source: SourceLine::new(Place { input, line: 0 }, &word("test").unwrap_or_default()),
         test: word("test"),
         device: word("Device"),
         queue_pairs: number("Number_of_qps"),

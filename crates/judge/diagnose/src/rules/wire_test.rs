@@ -78,7 +78,7 @@ pub fn stalls(case: &Case) -> Vec<Finding> {
     let worst = stalled.max_by(|a, b| a.2.0.total_cmp(&b.2.0));
     let finding = worst.map(|(test, min, average)| {
         let words: [(&str, &dyn Display); 3] = [("test", &name(test)), ("average", &average), ("min", &min)];
-        found("wire.stalls", &words, case.run.line(test.place).map(Evidence::new).into_iter().collect())
+        found("wire.stalls", &words, vec![Evidence::new(test.source.clone())])
     });
     finding.into_iter().collect()
 }
@@ -94,7 +94,7 @@ fn best<'a>(case: &Case<'a>, device: Option<&str>) -> Option<(&'a PerfTest, Rate
     let measured: Vec<_> = of_device.filter_map(|test| Some((test, one_way(test)?))).collect();
     let is_again = |later: &PerfTest, test: &PerfTest| {
         let same_ends = !test.ends.is_empty() && later.ends == test.ends;
-        same_ends && later.place.is_after(test.place) && settings(later) == settings(test)
+        same_ends && later.source.place.is_after(test.source.place) && settings(later) == settings(test)
     };
     let is_last = |test: &PerfTest| !measured.iter().any(|(later, _)| is_again(later, test));
     let measured: Vec<_> = measured.iter().filter(|(test, _)| is_last(test)).cloned().collect();
@@ -122,7 +122,7 @@ fn of_device(case: &Case, device: Option<&str>) -> Option<Finding> {
     }
     let (test_name, reached, on) = (name(test), format!("{gbit_s:.2}"), on(device));
     let percent = format!("{:.0}", 100.0 * gbit_s / rate);
-    let mut evidence: Vec<Evidence> = case.run.line(test.place).map(Evidence::new).into_iter().collect();
+    let mut evidence: Vec<Evidence> = vec![Evidence::new(test.source.clone())];
     evidence.extend(port.map(Evidence::new));
     if filled {
         const WHY: &str =
