@@ -43,7 +43,9 @@ pub(crate) fn fit(case: &Case, findings: &mut [Finding]) {
     let first = findings.first_mut().filter(|first| first.severity >= Severity::Warning && !first.remedy.is_empty());
     if let Some(first) = first {
         first.remedy.extend(around.hand_on(case, &first.remedy));
-        first.remedy.push(proof(case, first.code));
+        if !first.remedy.iter().any(|remedy| remedy.starts_with("Check the fix: ")) {
+            first.remedy.push(proof(case, first.code));
+        }
     }
 }
 
