@@ -73,8 +73,10 @@ pub struct UserFacts<'a> {
 
 impl UserFacts<'_> {
     fn nics_of_host(&self) -> Option<NicsOfHost> {
-        let described = || self.cluster?.nics.as_ref();
-        self.nics.or_else(|| described().map(|nics| NicsOfHost { count: Some(nics.count), rate: nics.rate }))
+        let described = self.cluster.and_then(|cluster| cluster.nics.as_ref());
+        let rate = self.nics.map(|nics| nics.rate).or_else(|| described.map(|nics| nics.rate))?;
+        let count = self.nics.and_then(|nics| nics.count).or_else(|| described.map(|nics| nics.count));
+        Some(NicsOfHost { count, rate })
     }
 
     /// With the value of `--gpus`.

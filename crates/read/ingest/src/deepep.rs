@@ -32,12 +32,12 @@ fn of_best(best: &str) -> Option<(String, PerfRow)> {
 }
 
 fn of_calls(text: &str) -> Option<(String, PerfRow)> {
-    let (label, rest) = text.split_once(CALLS)?;
-    let is_label = label.is_empty() || label.starts_with("[rank ") && label.ends_with("] ");
+    let unlabelled = text.strip_prefix("[rank ").map_or(Some(text), |rest| Some(rest.split_once("] ")?.1))?;
+    let rest = unlabelled.strip_prefix(CALLS)?;
     let time = |key: &str| rest.split_once(key)?.1.split(' ').next()?.parse().ok().map(Micros);
     let (average, min, max) = (Some(time("avg_t=")?), Some(time("min_t=")?), time("max_t="));
     let row = PerfRow::Latency { size: None, min, max, typical: None, average, p99: None, p999: None };
-    is_label.then(|| ("DeepEP dispatch and combine".to_owned(), row))
+    Some(("DeepEP dispatch and combine".to_owned(), row))
 }
 
 #[cfg(test)]

@@ -29,13 +29,13 @@ pub fn rule(case: &Case) -> Vec<Finding> {
 /// Whether GPUs copy directly to each other more slowly than through the host's memory, both as p2pBandwidthLatencyTest measured them.
 pub fn detours(case: &Case) -> Vec<Finding> {
     let usual = |table: &CopyTable| median(table.copies.iter().map(|copy| copy.gb_s).collect());
-    let compared = case.run.copies.iter().filter_map(|table| {
+    let mut compared = case.run.copies.iter().filter_map(|table| {
         let (kind, _) = table.what.split_once("P2P=Enabled")?;
         let through_host = format!("{kind}P2P=Disabled");
         let other = case.run.copies.iter().find(|other| other.what.starts_with(&through_host))?;
         Some((table, usual(table)?, usual(other)?))
     });
-    let slow = compared.into_iter().find(|(_, direct, through_host)| *direct < DETOUR * through_host);
+    let slow = compared.find(|(_, direct, through_host)| *direct < DETOUR * through_host);
     let finding = slow.map(|(table, direct, through_host)| {
         let (direct, through_host) = (format!("{direct:.1} GB/s"), format!("{through_host:.1} GB/s"));
         let words: [(&str, &dyn Display); 2] = [("direct", &direct), ("through_host", &through_host)];

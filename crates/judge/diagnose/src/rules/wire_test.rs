@@ -172,10 +172,7 @@ struct Rate {
 
 /// The plateau of large messages; where one of them is far behind what smaller ones reach, the slowest of these; the best where all are small.
 fn one_way(test: &PerfTest) -> Option<Rate> {
-    let both_ways = test
-        .test
-        .as_deref()
-        .is_some_and(|name| ["Bidirectional", "Bi-Directional"].iter().any(|both| name.contains(both)));
+    let both_ways = ["Bidirectional", "Bi-Directional"].iter().any(|both| name(test).contains(both));
     let mut rows: Vec<(Bytes, f64)> = bandwidths(test).collect();
     rows.sort_by_key(|(size, _)| *size);
     let best = |rows: &[(Bytes, f64)]| rows.iter().map(|(_, rate)| *rate).reduce(f64::max);
