@@ -270,15 +270,18 @@ fn start(case: &Case, findings: &[Finding]) -> Option<Judged> {
     let measured =
         case.tests.iter().map(|test| test.sweep.iter().map(|table| table.rows.len()).sum::<usize>()).sum::<usize>();
     let open = starts.iter().find(|start| start.is_open() && ranks == 0 && measured == 0);
+    let most = case.run.communicators.iter().filter_map(|comm| comm.nranks).max();
     let how = match (ranks, measured, open) {
         (0, 0, Some(start)) => {
             format!("{} of {} ranks began, none says that it came up", start.silent.len(), start.nranks)
         }
         (0, 0, None) => return None,
         (0, rows, _) => format!("all ranks measured {}", counted(rows, "size")),
-        (ranks, ..) => format!("{} came up", counted(ranks, "rank")),
+        (ranks, ..) => match most.filter(|most| (*most as usize) > ranks) {
+            Some(most) => format!("{ranks} of {most} ranks came up"),
+            None => format!("{} came up", counted(ranks, "rank")),
+        },
     };
-    let most = case.run.communicators.iter().filter_map(|comm| comm.nranks).max();
     if let Some(claimed) = most.filter(|claimed| *claimed > MOST_RANKS) {
         let what = format!("the start of {claimed} ranks");
         let question = format!(

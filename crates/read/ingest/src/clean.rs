@@ -5,7 +5,7 @@ use crate::quoted::{may_be_quoted, unquoted};
 use crate::readers::may_belong;
 use crate::record::said_by;
 use aho_corasick::{AhoCorasick, Match};
-use memchr::{memchr, memchr_iter, memchr2, memmem};
+use memchr::{memchr, memchr_iter, memchr2, memchr3, memmem};
 use std::borrow::Cow;
 use std::sync::LazyLock;
 
@@ -68,8 +68,17 @@ pub(crate) fn whole_row<'l>(line: &'l [u8], behind: &[u8]) -> (Cow<'l, [u8]>, us
     if is_end { ([row, end].concat().into(), behind.len().min(next.len() + 1)) } else { (Cow::Borrowed(line), 0) }
 }
 
+/// Whether a text has what lines are cleaned of: escape sequences, carriage returns, or what [`has_entities`] finds.
+pub(crate) fn is_odd(text: &[u8]) -> bool {
+    match memchr3(0x1b, b'\r', b'&', text) {
+        Some(at) if text[at] != b'&' => true,
+        Some(at) => memchr2(0x1b, b'\r', &text[at..]).is_some() || has_entities(text),
+        None => !text.is_ascii() && has_entities(text),
+    }
+}
+
 /// Whether a text has characters that a page of HTML names, or blanks that only pages have.
-pub(crate) fn has_entities(text: &[u8]) -> bool {
+fn has_entities(text: &[u8]) -> bool {
     memchr_iter(b'&', text).any(|at| ENTITIES.iter().any(|(name, _)| text[at..].starts_with(name.as_bytes())))
         || !text.is_ascii() && [finder!(NO_BREAK), finder!(NO_WIDTH)].iter().any(|blank| blank.find(text).is_some())
 }

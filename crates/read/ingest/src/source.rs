@@ -2,7 +2,7 @@
 //!
 //! Blocks are read, not mapped: a log may shrink while it is read, and a pipe cannot be mapped at all.
 
-use crate::clean::{indent, without_escapes};
+use crate::clean::indent;
 use crate::envelope::Envelope;
 use crate::passed_on::{PassedOn, Tried};
 use busbw_model::Run;
@@ -237,7 +237,7 @@ impl<R: Read> Blocks<R> {
             let lines = Some(block.lines()).filter(|_| self.blocks <= Self::FOR_RECORDS);
             self.envelope = lines.and_then(Envelope::of).map(Arc::new);
             let lines = Some(block.lines()).filter(|_| self.envelope.is_none());
-            let learnt = lines.and_then(|lines| PassedOn::of(&without_escapes(lines), &mut self.tried));
+            let learnt = lines.and_then(|lines| PassedOn::of(lines, &mut self.tried));
             self.passed_on = learnt.map(Arc::new);
         }
         block.passed_on.clone_from(&self.passed_on);

@@ -73,19 +73,13 @@ impl StackReader {
             return true;
         }
         if let Some(thread) = thread(text) {
-            let pid = self.pid.or_else(|| text.split_once("(LWP ").and_then(|(_, rest)| leading(rest)));
-            self.open = self.found.len() < MOST_STACKS;
-            if self.open {
-                let active = text.contains(" (active").then_some(true).or(text.contains(" (idle").then_some(false));
-                self.found.push(Stack {
-                    rank: label::of_stream(line.stream).and_then(Whose::in_job),
-                    pid,
-                    thread,
-                    active,
-                    frames: Vec::new(),
-                });
-            }
+            self.begin(line, thread);
             return true;
+        }
+        // gdb's `bt` has no line above its first frame.
+        let is_headless = !self.open || self.found.last().is_some_and(|stack| !stack.frames.is_empty());
+        if text.starts_with(FIRST_FRAME) && is_headless {
+            self.begin(line, "1".into());
         }
         if text.is_empty() {
             self.open = false;
@@ -95,6 +89,19 @@ impl StackReader {
             stack.frames.push(SourceLine::new(line.place, line.text));
         }
         true
+    }
+
+    /// Begins the stack of a thread, if there is room for one.
+    fn begin(&mut self, line: &TextLine, thread: String) {
+        self.open = self.found.len() < MOST_STACKS;
+        if !self.open {
+            return;
+        }
+        let text = line.text;
+        let pid = self.pid.or_else(|| text.split_once("(LWP ").and_then(|(_, rest)| leading(rest)));
+        let active = text.contains(" (active").then_some(true).or(text.contains(" (idle").then_some(false));
+        let rank = label::of_stream(line.stream).and_then(Whose::in_job);
+        self.found.push(Stack { rank, pid, thread, active, frames: Vec::new() });
     }
 
     /// `4390 Tsl  do_signal_stop 00:05 python train.py` below `PID STAT WCHAN ELAPSED COMMAND`.
@@ -127,6 +134,9 @@ impl StackReader {
         (self.found, self.stopped, asked)
     }
 }
+
+/// How gdb begins a thread's innermost frame; BuildKit numbers its steps with one blank.
+const FIRST_FRAME: &str = "#0  ";
 
 /// Columns of `ps` in which the number and the state are looked for.
 const MOST_COLUMNS: usize = 12;

@@ -33,6 +33,10 @@ pub fn rule(case: &Case) -> Vec<Finding> {
 
 /// Where a stack waits, and the frame that shows it.
 fn waits(stack: &Stack) -> Option<(&Stack, &'static Wait, &SourceLine)> {
+    // A process that a signal ended does not wait: the stack is of its core.
+    if stack.frames.iter().any(|frame| frame.text.contains("<signal handler called>")) {
+        return None;
+    }
     stack.frames.iter().find_map(|frame| {
         let place = KNOWN.waits.iter().find(|place| place.1.iter().any(|file| frame.text.contains(file)))?;
         Some((stack, place, frame))

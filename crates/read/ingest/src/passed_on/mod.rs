@@ -48,14 +48,16 @@ type Names = FxHashMap<Vec<u8>, usize>;
 impl PassedOn {
     /// That of a block's lines, if they have one.
     pub fn of(block: &[u8], tried: &mut Tried) -> Option<Self> {
-        let sample = sample(block);
+        let printed = sample(block);
         // What NCCL's lines begin with needs no trial.
-        let own = sample.iter().filter(|line| prefix::whole(line.trim_ascii_start()).is_some()).count();
-        if !is_nearly_all(sample.len() - own, sample.len()) {
+        let own = printed.iter().filter(|line| prefix::whole(line.trim_ascii_start()).is_some()).count();
+        if !is_nearly_all(printed.len() - own, printed.len()) {
             return None;
         }
+        let clean = without_escapes(block);
+        let (block, sample) = (&*clean, sample(&clean));
         // Lines of a loop have shown already what they are.
-        if lines(block).all(|line| tried.contains(&wording(line))) {
+        if sample.iter().all(|line| tried.contains(&wording(line))) {
             return None;
         }
         let forms = Self::candidates(&sample);
@@ -317,8 +319,9 @@ mod tests {
             (|_, rank| format!("\x1b[3{rank}mtrain-{rank}\x1b[0m \x1b[35mmain\x1b[0m "), "train-1"),
         ];
         for (front, stream) in fronts {
-            let text = passed(front);
-            let form = of(&text).unwrap_or_else(|| panic!("{}", front(1, 1)));
+            let printed = passed(front);
+            let (text, form) = (without_escapes(&printed), of(&printed));
+            let form = form.unwrap_or_else(|| panic!("{}", front(1, 1)));
             let last = text.split(|b| *b == b'\n').rev().nth(1).unwrap();
             assert_eq!(form.split(last).unwrap().0, stream, "{}", front(1, 1));
             let lines = text.split(|b| *b == b'\n').filter_map(|line| form.split(line)).map(|(_, line)| line);

@@ -1,6 +1,6 @@
 //! From a block of bytes to facts: takes lines apart and reads the messages. Runs in any number of threads.
 
-use crate::clean::{has_entities, may_wrap, unwrapped, whole_row, without_entities, without_escapes};
+use crate::clean::{is_odd, may_wrap, unwrapped, whole_row, without_entities, without_escapes};
 use crate::cursor::{finder, kept, lossy, offset, text};
 use crate::envelope::Said;
 use crate::facts::{
@@ -17,7 +17,7 @@ use crate::source::Block;
 use crate::wording::{wording, wording_without_hex};
 use crate::{ends, inspector};
 use busbw_model::{ChannelSet, Edge, Place, Speaker, Transport};
-use memchr::{memchr, memchr2};
+use memchr::memchr;
 use rustc_hash::{FxBuildHasher, FxHashMap};
 use std::borrow::Cow;
 use std::hash::BuildHasher;
@@ -99,7 +99,7 @@ impl Scanner {
         (self.line, self.events_then) = (0, usize::MAX);
         let (block, indent, passed_on, envelope) = (whole.lines(), whole.indent(), whole.passed_on(), whole.envelope());
         self.program.begin_block(block, open);
-        let odd = memchr2(0x1b, b'\r', block).is_some() || has_entities(block);
+        let odd = is_odd(block);
         let is_bare = !odd && indent.is_empty() && passed_on.is_none() && envelope.is_none();
         let mut start = 0;
         while start < block.len() {

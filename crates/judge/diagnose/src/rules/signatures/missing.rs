@@ -8,13 +8,19 @@ use std::collections::BTreeSet;
 /// Ranks that a title names at most.
 const MOST_NAMED: usize = 8;
 
-/// `: rank 4 of 8 is missing`, where the gaps `RANK`, `WORLD_SIZE`, `JOINED` and `KEY`, what they wait for, tell it.
+/// `: rank 4 of 8 is missing`, or that too many have joined, where the gaps `RANK`, `WORLD_SIZE`, `JOINED` and `KEY`, what they wait for, tell it.
 pub fn named(cause: &Cause, lines: &[&Line]) -> Option<String> {
     let told: Vec<Waiting> = lines.iter().filter_map(|line| Waiting::read(cause, &line.text)).collect();
     let last = told.last()?;
     let of_last = told.iter().filter(|one| (one.key, one.world) == (last.key, last.world));
     let waiting: BTreeSet<u32> = of_last.clone().map(|one| one.rank).collect();
     let joined = of_last.map(|one| one.joined).max()? as usize;
+    if joined > last.world as usize {
+        return Some(format!(
+            ": {joined} have joined a group of {}, others than those meant or some twice",
+            last.world
+        ));
+    }
     if joined != waiting.len() || joined >= last.world as usize {
         return None;
     }
