@@ -82,10 +82,12 @@ fn is_ucx(line: &str) -> bool {
     })
 }
 
-/// `node1.30734PSM2 can't open hfi unit: -1 (err=23)`, `node1:rank0: PSM3 can't open nic unit: 0 (err=23)` (`psm_ep.c`, `psmi_ep_open_device`).
+/// `node1.30734PSM2 can't open hfi unit: -1 (err=23)`, `node1:rank0: PSM3 can't open nic unit: 0 (err=23)` (`psm_ep.c`, `psmi_ep_open_device`),
+/// `node1.30734PSM2 no hfi units are active (err=23)` (`psm_context.c`).
 fn is_psm(line: &str) -> bool {
     has(line, finder!(b" can't open "))
         && ["PSM2 can't open hfi unit", "PSM3 can't open nic unit"].iter().any(|text| line.contains(text))
+        || has(line, finder!(b"PSM2 no hfi units are "))
 }
 
 /// `/opt/nvshmem/src/modules/transport/ibrc/ibrc.cpp:418: non-zero status: 110 …`: NVSHMEM names its file with the path of the build.
@@ -176,11 +178,29 @@ fn is_launcher(line: &str) -> bool {
         || pod_row(line).is_some()
         || ends::is_row_of_slurm(line)
         || ends::is_of_step(line)
+        || is_last_of_slurm(line)
+        || is_journal_of_slurm(line)
         || line.starts_with('[') && (line.contains("][btl_") || line.contains("][connect/btl_"))
         || is_of_mpich_stack(line)
         || line.contains(": error while loading shared libraries: ")
         || line.contains(": symbol lookup error: ")
         || line.contains("sh: ") && NOT_FOUND.iter().any(|end| line.contains(end))
+}
+
+/// What a daemon of Slurm writes to its own log as it gives up, `[2026-11-20T10:00:00.123] fatal: …` (`src/common/log.c`): the form of the time shows
+/// whose it is.
+pub(crate) fn is_last_of_slurm(line: &str) -> bool {
+    const HEAD: &[u8] = b"[dddd-dd-ddTdd:dd:dd.ddd] fatal: ";
+    let fits = |(shape, byte): (&u8, u8)| if *shape == b'd' { byte.is_ascii_digit() } else { *shape == byte };
+    line.len() > HEAD.len() && HEAD.iter().zip(line.bytes()).all(fits)
+}
+
+/// A line of Slurm's daemons in a journal: `Nov 20 10:00:00 n1 slurmd[4242]: error: …`.
+fn is_journal_of_slurm(line: &str) -> bool {
+    const TAGS: [&str; 3] = [" slurmd[", " slurmctld[", " slurmdbd["];
+    let is_tag = |rest: &str| rest.split_once("]: ").is_some_and(|(process, _)| is_number(process));
+    has(line, finder!(b" slurm"))
+        && TAGS.iter().filter_map(|tag| line.split_once(tag)).any(|(head, rest)| head.len() < 80 && is_tag(rest))
 }
 
 /// A line of the stack below `Fatal error in PMPI_Bcast: Other MPI error, error stack:`, `MPIDU_complete_posted(1137)...........: message`, where dots fill up to a
@@ -213,7 +233,8 @@ fn is_open_mpi(text: &str) -> bool {
     STARTS.iter().any(|start| text.starts_with(start)) || text.starts_with("[[") && text.contains("] ORTE_ERROR_LOG: ")
 }
 
-/// The kernel, and gpu_burn of a machine's GPU: `GPU 3: FAULTY`; `[12345.678901] NVRM: …`, `Nov 23 05:00:00 node1 kernel: …`, `NVRM: Xid (…`.
+/// The kernel, and gpu_burn of a machine's GPU: `GPU 3: FAULTY`; `[12345.678901] NVRM: …`, `Nov 23 05:00:00 node1 kernel: …`, `NVRM: Xid (…`, Talos's
+/// `kern: warning: [2026-11-23T05:00:00Z]: NVRM: …`.
 fn is_kernel(line: &str) -> bool {
     let uptime = line.strip_prefix('[').and_then(|rest| rest.split_once(']'));
     // `dmesg -e` prints the time since the line before: `[  +0.000316]`.
@@ -226,6 +247,7 @@ fn is_kernel(line: &str) -> bool {
     uptime.is_some_and(|(time, _)| is_uptime(time) || is_date(time))
         || line.strip_prefix("GPU ").and_then(|rest| rest.split_once(": FAULTY")).is_some_and(|(gpu, _)| is_number(gpu))
         || line.starts_with("NVRM: ")
+        || line.strip_prefix("kern: ").is_some_and(|rest| rest.contains(": [") && rest.contains("]: "))
         || is_fabric_manager(line)
         || [" kernel: ", " nv-fabricmanager["]
             .iter()

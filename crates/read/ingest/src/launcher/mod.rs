@@ -4,7 +4,7 @@ mod heads;
 
 use crate::cursor::finder;
 use crate::ends::exception;
-use crate::speaker;
+use crate::speaker::{self, is_last_of_slurm};
 use crate::text::is_age;
 use busbw_model::Speaker;
 pub(crate) use heads::spoken;
@@ -45,6 +45,7 @@ fn peel_by<'l>(line: &'l str, label: impl Fn(&'l str) -> Option<(&'l str, &'l st
 fn label(text: &str) -> Option<(&str, &str)> {
     let timed = || time(text).map(|rest| ("", rest));
     match behind_blanks(text).bytes().next()? {
+        b'[' if is_last_of_slurm(text) => None,
         b'[' => std_stream(text)
             .or_else(|| bracketed(text))
             .or_else(|| of_stream(text))

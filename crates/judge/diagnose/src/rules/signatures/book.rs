@@ -84,6 +84,14 @@ impl Template {
 
     /// What stands in the gaps that have a name, where it may stand in a command.
     pub(super) fn values<'a>(&'a self, line: &'a str) -> Vec<(&'a str, &'a str)> {
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "._:-%".contains(c);
+        let mut told = self.told(line);
+        told.retain(|(_, value)| !value.starts_with('-') && value.chars().all(is_plain));
+        told
+    }
+
+    /// What stands in the gaps that have a name.
+    pub(super) fn told<'a>(&'a self, line: &'a str) -> Vec<(&'a str, &'a str)> {
         let (mut gaps, mut from) = (Vec::new(), 0);
         if self.names().is_empty()
             || self.places(line, |_, piece| gaps.push(std::mem::replace(&mut from, piece.end)..piece.start)).is_none()
@@ -91,9 +99,8 @@ impl Template {
             return Vec::new();
         }
         gaps.push(from..line.len());
-        let is_plain = |c: char| c.is_ascii_alphanumeric() || "._:-%".contains(c);
         let named = self.names().iter().map(|(gap, name)| (name.as_str(), line[gaps[*gap].clone()].trim()));
-        named.filter(|(_, value)| !value.is_empty() && !value.starts_with('-') && value.chars().all(is_plain)).collect()
+        named.filter(|(_, value)| !value.is_empty()).collect()
     }
 
     /// Whether a line is the text from its beginning on.

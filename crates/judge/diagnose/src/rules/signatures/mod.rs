@@ -11,6 +11,7 @@ use crate::case::Case;
 use crate::data::{Cause, Until};
 use crate::lines::{Line, is_any_event};
 use crate::refute::pods::{is_over, is_row_of_another};
+use crate::rules::ends::in_short;
 use book::Role;
 use busbw_model::node::Bound;
 use busbw_model::{Code, Evidence, Finding, NodeFacts, Severity, Speaker};
@@ -96,7 +97,8 @@ impl<'a> MatchedLines<'a> {
         let first = standing.first().filter(|_| cause.repeats < 2 || most_alike(cause, &standing) >= cause.repeats)?;
         let evidence = standing.iter().take(4).map(|line| Evidence::new(line.source.clone())).collect();
         let host = first.host.map_or(String::new(), |host| format!(" (first on {host})"));
-        let title = format!("{}{host}{}", cause.title, missing::named(cause, &standing).unwrap_or_default());
+        let more = missing::named(cause, &standing).or_else(|| said(cause, first)).unwrap_or_default();
+        let title = format!("{}{host}{more}", cause.title);
         let others = gpu_memory::of_others(&first.text).unwrap_or_default();
         let elsewhere = elsewhere(first);
         let why = elsewhere.map(|why| format!(" {why}")).unwrap_or_default();
@@ -109,6 +111,12 @@ impl<'a> MatchedLines<'a> {
         let severity = if is_note { found.severity.min(Severity::Info) } else { found.severity };
         Some(Finding { title, explanation, severity, ..found })
     }
+}
+
+/// What a program says of itself, where the gap `SAID` tells it.
+fn said(cause: &Cause, line: &Line) -> Option<String> {
+    let told = cause.printed.iter().flat_map(|printed| printed.text.told(&line.text));
+    told.filter(|(name, _)| *name == "SAID").map(|(_, said)| format!(": {}", in_short(said))).next()
 }
 
 /// Whether a line may take another back: what the kernel of one host says is nothing to another's, and no news to what it said long before.
