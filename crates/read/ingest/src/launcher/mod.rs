@@ -45,6 +45,7 @@ fn peel_by<'l>(line: &'l str, label: impl Fn(&'l str) -> Option<(&'l str, &'l st
 fn label(text: &str) -> Option<(&str, &str)> {
     let timed = || time(text).map(|rest| ("", rest));
     match behind_blanks(text).bytes().next()? {
+        // What is behind its time does not show whose it is.
         b'[' if is_last_of_slurm(text) => None,
         b'[' => std_stream(text)
             .or_else(|| bracketed(text))

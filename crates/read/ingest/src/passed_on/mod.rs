@@ -50,17 +50,18 @@ impl PassedOn {
     pub fn of(block: &[u8], tried: &mut Tried) -> Option<Self> {
         let printed = sample(block);
         // What NCCL's lines begin with needs no trial.
-        let own = printed.iter().filter(|line| prefix::whole(line.trim_ascii_start()).is_some()).count();
+        let is_own = |line: &&&[u8]| prefix::whole(without_escapes(line).trim_ascii_start()).is_some();
+        let own = printed.iter().filter(is_own).count();
         if !is_nearly_all(printed.len() - own, printed.len()) {
             return None;
         }
         let clean = without_escapes(block);
-        let (block, sample) = (&*clean, sample(&clean));
-        // Lines of a loop have shown already what they are.
-        if sample.iter().all(|line| tried.contains(&wording(line))) {
+        let block = &*clean;
+        // Lines of a loop have shown already what they are. All lines count: the one that shows what the front is may be the only one of its kind.
+        if lines(block).all(|line| tried.contains(&wording(line))) {
             return None;
         }
-        let forms = Self::candidates(&sample);
+        let forms = Self::candidates(&sample(block));
         if forms.is_empty() {
             return None;
         }
@@ -329,6 +330,19 @@ mod tests {
                 lines.step_by(2).map(|line| peel_labels(&text_of(line)).text.to_string()).collect();
             assert_eq!(found, OUTPUT, "{}", front(1, 1));
         }
+    }
+
+    #[test]
+    fn one_known_line_among_those_of_a_loop_shows_what_stands_in_front() {
+        let front = |line: &str| format!("train-0-x7k2p pytorch {line}\n");
+        let of_loop = front("looking for more work").repeat(2000);
+        let mut tried = Tried::default();
+        assert_eq!(PassedOn::of(of_loop.as_bytes(), &mut tried), None);
+        let (before, behind) = of_loop.split_at(of_loop.len() / 2000 * 1005);
+        let known: String = OUTPUT.iter().map(|line| front(line)).collect();
+        let text = [before, &known, behind].concat();
+        let form = PassedOn::of(text.as_bytes(), &mut tried).expect("a prefix");
+        assert_eq!(form.split(front("a line").trim_end().as_bytes()).unwrap().1, b"a line");
     }
 
     #[test]
