@@ -105,7 +105,7 @@ const COUNTS: [usize; 5] = [8, 4, 2, 1, 16];
 pub fn hypotheses(run: &Run, told: &MachineHints) -> Vec<Cluster> {
     let host = derive::host(run);
     let mut found: Vec<Cluster> = Vec::new();
-    for (gpu, machine) in gpus(run, told) {
+    for (gpu, machine) in gpus(run, told).into_iter().filter(|(gpu, _)| may_have(gpu, told)) {
         for size in sizes(told, gpu.product) {
             let mut facts = derive::facts(run, &host, size, gpu.clone(), machine);
             if let Some(nics) = told.nics {
@@ -132,6 +132,17 @@ pub fn hypotheses(run: &Run, told: &MachineHints) -> Vec<Cluster> {
         }
     }
     found
+}
+
+/// Whether hosts with such GPUs may have as many NICs as somebody tells, who need not say which GPUs they are.
+fn may_have(gpu: &Gpu, told: &MachineHints) -> bool {
+    /// No host is sold with more for each GPU: 32 NICs for 8 (p5.48xlarge).
+    const NICS_OF_GPU: usize = 4;
+    let count = told.nics.and_then(|nics| nics.count).filter(|_| told.gpu.is_none()).unwrap_or_default();
+    // A rack that is one domain is built of hosts of one board.
+    let of_model = |model: &GpuProduct| model.domain.map_or(model.most_gpus(), |_| model.board);
+    let most = gpu.product.map_or(8, of_model).max(told.gpus_per_node.unwrap_or_default());
+    count <= NICS_OF_GPU * most
 }
 
 /// Clusters that differ in nothing that counts for speed.
@@ -478,6 +489,9 @@ mod tests {
         };
         assert_eq!(counts(fitting(told(Some(2), "H100", rate_alone))), [1, 2, 4, 8].into());
         assert!(all.iter().all(|one| one.nics.as_ref().is_some_and(|nics| (nics.count, nics.rate) == (8, GBps(50.0)))));
+        let of_32: BTreeSet<String> =
+            fitting(told(None, "", nics(32, 100.0))).into_iter().map(|one| one.gpu.name).collect();
+        assert!(of_32.contains("H100") && !of_32.contains("GB200"), "{of_32:?}");
         let machines = fitting(told(Some(2), "H100", None));
         let has =
             |transport| machines.iter().any(|one| one.nics.as_ref().is_some_and(|nics| nics.transport == transport));
