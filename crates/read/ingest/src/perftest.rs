@@ -1,6 +1,6 @@
-//! Reads what the perftest programs (`ib_write_bw`, `ib_read_lat` …) print: header, table and JSON; the tables of `osu_bw` and `osu_bibw`; the results of DeepEP's tests.
-//! Titles and columns are those of `src/perftest_parameters.h` in linux-rdma/perftest, from its first version to v4.5-0.20, and of
-//! `c/util/osu_util.h` in the OSU micro-benchmarks, 5.0 to 7.5.
+//! Reads what the perftest programs (`ib_write_bw`, `ib_read_lat` …) print: header, table and JSON; the tables of `osu_bw` and `osu_bibw`, and of
+//! `ucx_perftest`; the results of DeepEP's tests. Titles and columns are those of `src/perftest_parameters.h` in linux-rdma/perftest, from its first
+//! version to v4.5-0.20, of `c/util/osu_util.h` in the OSU micro-benchmarks, 5.0 to 7.5, and of `src/tools/perf/perftest.c` in UCX, 1.4 to 1.20.
 
 use crate::{TextLine, deepep};
 use busbw_model::{Bytes, Micros, PerfRow, PerfTest, Place, SourceLine};
@@ -52,6 +52,8 @@ impl PerftestReader {
         match text.first() {
             Some(b'0'..=b'9' | b'#') => true,
             Some(b'-') => text.starts_with(b"--------"),
+            Some(b'|') => text.trim_ascii_end().ends_with(b"(msg/s) |"),
+            Some(b'F') => text.starts_with(UCX_RESULT.as_bytes()),
             Some(b'[' | b'D') if deepep::may_belong(text) => true,
             Some(b'A' | b'R' | b'S') if text.trim_ascii_end().ends_with(b" Test") => true,
             _ => is_known_line(text),
@@ -64,6 +66,12 @@ impl PerftestReader {
         if let Some((name, row)) = deepep::read(text) {
             let source = SourceLine::new(line.place, text);
             self.found.push(PerfTest { source, test: Some(name), rows: vec![row], ..PerfTest::default() });
+            return true;
+        }
+        if is_ucx_header(text) {
+            let open = self.start(line);
+            open.test.test = Some("ucx_perftest".to_string());
+            (open.columns, open.unit) = (UCX_COLUMNS.into(), GBIT_PER_MIB);
             return true;
         }
         if is_title(text) || is_osu_title(text) {
@@ -158,6 +166,7 @@ impl OpenTest {
         }
         let is_due = |(cell, column): (&&str, &Column)| match column {
             Column::Size | Column::Iterations => cell.parse::<u64>().is_ok(),
+            Column::Final => *cell == UCX_RESULT,
             // OSU says in one whether the data were right: `Pass`.
             Column::Other => true,
             _ => cell.parse::<f64>().is_ok(),
@@ -165,8 +174,11 @@ impl OpenTest {
         if !cells.iter().zip(&self.columns).all(is_due) {
             return false;
         }
-        let Some(size) = self.cell(Column::Size, &cells).and_then(|cell| cell.parse().ok()) else { return false };
         let value = |column| self.cell(column, &cells)?.parse().ok().filter(|number: &f64| number.is_finite());
+        // UCX tells how many bytes and how many messages went in a second.
+        let per_message = || Some(value(Column::Average)? * f64::from(1 << 20) / value(Column::MessagesPerSecond)?);
+        let told = self.cell(Column::Size, &cells).and_then(|cell| cell.parse().ok());
+        let Some(size) = told.or_else(|| Some(per_message()?.round() as u64)) else { return false };
         let row = read_row(Some(Bytes(size)), value, self.unit);
         self.test.rows.extend(row);
         true
@@ -185,12 +197,15 @@ enum Column {
     Peak,
     Average,
     MessageRate,
+    MessagesPerSecond,
     Min,
     Max,
     Typical,
     AverageTime,
     P99,
     P999,
+    /// The word `Final:`.
+    Final,
     /// Service level, ports of a dual-port test, standard deviation, transactions per second, CPU load.
     Other,
 }
@@ -208,6 +223,22 @@ const COLUMNS: [(&str, &str, Column); 11] = [
     ("t avg", "t_avg", Column::AverageTime),
     ("99% percentile", "percentile_99", Column::P99),
     ("99.9% percentile", "percentile_99.9", Column::P999),
+];
+
+/// What the last row of `ucx_perftest` begins with; no launcher's label.
+pub(crate) const UCX_RESULT: &str = "Final:";
+
+/// `Final: 1000  0.240  1675.942  1671.351  46615.58  46743.62  597  598`: iterations, three of the overhead, the last and all of a rate. A row of a thread begins otherwise.
+const UCX_COLUMNS: [Column; 9] = [
+    Column::Final,
+    Column::Iterations,
+    Column::Other,
+    Column::Other,
+    Column::Other,
+    Column::Other,
+    Column::Average,
+    Column::Other,
+    Column::MessagesPerSecond,
 ];
 
 impl Column {
@@ -287,6 +318,12 @@ fn is_title(text: &str) -> bool {
 fn is_osu_title(text: &str) -> bool {
     let text = text.trim_start_matches(['#', ' ']);
     text.starts_with("OSU ") && text.contains("Bandwidth Test")
+}
+
+/// `|   |   |   overhead (usec)   |  bandwidth (MB/s)  | message rate (msg/s) |` of `ucx_perftest`; of latencies, that word stands there.
+fn is_ucx_header(text: &str) -> bool {
+    let titles = text.split('|').map(str::trim).filter(|title| !title.is_empty());
+    titles.eq(["overhead (usec)", "bandwidth (MB/s)", "message rate (msg/s)"])
 }
 
 /// Reads a header of a table, with the Gbit/s in one unit of its bandwidths. Titles of two words end in a unit or are one of the known pairs.

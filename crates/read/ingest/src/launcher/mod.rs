@@ -4,6 +4,7 @@ mod heads;
 
 use crate::cursor::finder;
 use crate::ends::exception;
+use crate::perftest::UCX_RESULT;
 use crate::speaker::{self, is_last_of_slurm};
 use crate::text::is_age;
 use busbw_model::Speaker;
@@ -259,6 +260,9 @@ fn numbered(text: &str) -> Option<(&str, &str)> {
 fn named(text: &str) -> Option<(&str, &str)> {
     let end = text.bytes().position(|b| !(b.is_ascii_alphanumeric() || b"-._/".contains(&b)))?;
     let (label, rest) = text.split_at(end);
+    if text.starts_with(UCX_RESULT) {
+        return None;
+    }
     let behind = rest.bytes().find(|byte| *byte != b' ')?;
     if !matches!((rest.as_bytes(), behind), ([b':', b' ', ..], _) | ([b' ', ..], b'[' | b'(') | (_, b'|')) {
         return None;
