@@ -175,10 +175,13 @@ impl OpenTest {
             return false;
         }
         let value = |column| self.cell(column, &cells)?.parse().ok().filter(|number: &f64| number.is_finite());
-        // UCX tells how many bytes and how many messages went in a second.
-        let per_message = || Some(value(Column::Average)? * f64::from(1 << 20) / value(Column::MessagesPerSecond)?);
+        // UCX tells how many bytes and how many messages went in a second, the latter without decimals.
+        let per_message = || {
+            let bytes = value(Column::Average)? * f64::from(1 << 20) / value(Column::MessagesPerSecond)?;
+            bytes.is_finite().then(|| bytes.round() as u64)
+        };
         let told = self.cell(Column::Size, &cells).and_then(|cell| cell.parse().ok());
-        let Some(size) = told.or_else(|| Some(per_message()?.round() as u64)) else { return false };
+        let Some(size) = told.or_else(per_message) else { return false };
         let row = read_row(Some(Bytes(size)), value, self.unit);
         self.test.rows.extend(row);
         true

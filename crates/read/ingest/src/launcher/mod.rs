@@ -258,11 +258,11 @@ fn numbered(text: &str) -> Option<(&str, &str)> {
 /// `worker-0: ` (pdsh, DeepSpeed), where a table, a comment, a version or another program's form follows, and `worker-0  | ` (docker compose);
 /// TorchX's `trainer/0 `, where another label follows.
 fn named(text: &str) -> Option<(&str, &str)> {
-    let end = text.bytes().position(|b| !(b.is_ascii_alphanumeric() || b"-._/".contains(&b)))?;
-    let (label, rest) = text.split_at(end);
     if text.starts_with(UCX_RESULT) {
         return None;
     }
+    let end = text.bytes().position(|b| !(b.is_ascii_alphanumeric() || b"-._/".contains(&b)))?;
+    let (label, rest) = text.split_at(end);
     let behind = rest.bytes().find(|byte| *byte != b' ')?;
     if !matches!((rest.as_bytes(), behind), ([b':', b' ', ..], _) | ([b' ', ..], b'[' | b'(') | (_, b'|')) {
         return None;
