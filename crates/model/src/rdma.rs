@@ -3,7 +3,7 @@
 use crate::place::{Place, SourceLine};
 use crate::units::{Bytes, Micros};
 
-/// One run of a perftest program (`ib_write_bw`, `ib_read_lat` …), of `ucx_perftest`, of OSU's `osu_bw` and `osu_bibw`, or of DeepEP's tests.
+/// One run of a perftest program (`ib_write_bw`, `ib_read_lat` …), of `ucx_perftest`, of `iperf3`, of OSU's `osu_bw` and `osu_bibw`, or of DeepEP's tests.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct PerfTest {
     /// The first line of its header or of its table.
@@ -26,6 +26,8 @@ pub struct PerfTest {
     pub gid_index: Option<u32>,
     /// The ports at both ends, each once in the order printed: `local LID 0x06`, `GID 254:128:…`.
     pub ends: Vec<Box<str>>,
+    /// How much of what was sent over TCP had to be sent again, at least; where the program counts it.
+    pub lost: Option<f64>,
     /// The rows in the order printed.
     pub rows: Vec<PerfRow>,
 }
@@ -36,7 +38,7 @@ impl PerfTest {
         let is_sized = |row: &PerfRow| match row {
             PerfRow::Bandwidth { size, .. } | PerfRow::Latency { size, .. } => size.is_some(),
         };
-        !self.rows.iter().any(is_sized)
+        !self.rows.iter().any(is_sized) && self.lost.is_none()
     }
 }
 

@@ -15,6 +15,7 @@ mod facts;
 mod folder;
 pub mod host;
 mod inspector;
+mod iperf;
 mod json_objects;
 mod known;
 mod label;

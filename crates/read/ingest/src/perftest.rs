@@ -1,8 +1,8 @@
 //! Reads what the perftest programs (`ib_write_bw`, `ib_read_lat` …) print: header, table and JSON; the tables of `osu_bw` and `osu_bibw`, and of
-//! `ucx_perftest`; the results of DeepEP's tests. Titles and columns are those of `src/perftest_parameters.h` in linux-rdma/perftest, from its first
+//! `ucx_perftest`; the results of DeepEP's tests and of `iperf3`. Titles and columns are those of `src/perftest_parameters.h` in linux-rdma/perftest, from its first
 //! version to v4.5-0.20, of `c/util/osu_util.h` in the OSU micro-benchmarks, 5.0 to 7.5, and of `src/tools/perf/perftest.c` in UCX, 1.4 to 1.20.
 
-use crate::{TextLine, deepep};
+use crate::{TextLine, deepep, iperf};
 use busbw_model::{Bytes, Micros, PerfRow, PerfTest, Place, SourceLine};
 use rustc_hash::FxHashMap;
 use serde_json::{Map, Value};
@@ -54,7 +54,7 @@ impl PerftestReader {
             Some(b'-') => text.starts_with(b"--------"),
             Some(b'|') => text.trim_ascii_end().ends_with(b"(msg/s) |"),
             Some(b'F') => text.starts_with(UCX_RESULT.as_bytes()),
-            Some(b'[' | b'D') if deepep::may_belong(text) => true,
+            Some(b'[' | b'D') if deepep::may_belong(text) || iperf::may_belong(text.trim_ascii_end()) => true,
             Some(b'A' | b'R' | b'S') if text.trim_ascii_end().ends_with(b" Test") => true,
             _ => is_known_line(text),
         }
@@ -66,6 +66,10 @@ impl PerftestReader {
         if let Some((name, row)) = deepep::read(text) {
             let source = SourceLine::new(line.place, text);
             self.found.push(PerfTest { source, test: Some(name), rows: vec![row], ..PerfTest::default() });
+            return true;
+        }
+        if let Some(test) = iperf::read(text).filter(|_| iperf::may_belong(text.as_bytes())) {
+            self.found.push(PerfTest { source: SourceLine::new(line.place, text), ..test });
             return true;
         }
         if is_ucx_header(text) {
@@ -391,6 +395,7 @@ pub fn read_json(text: &str, input: u32) -> Result<PerfTest, String> {
         mtu_line: None,
         gid_index: number("GID_index"),
         ends: Vec::new(),
+        lost: None,
         rows: vec![read_results(results)?],
     })
 }

@@ -6,7 +6,7 @@ use crate::envelope::{Envelope, in_order};
 use crate::facts::{BlockFacts, Event};
 use crate::scan::Scanner;
 use crate::source::{Block, Blocks, ReadError, Source, binary_kind, read_up_to};
-use crate::{nccl_tests_json, own, packed, perftest, torch};
+use crate::{iperf, nccl_tests_json, own, packed, perftest, torch};
 use busbw_model::{InputKind, Place, Run, SourceLine};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Cursor, Read};
@@ -148,7 +148,7 @@ fn start_of(reader: &mut impl Read) -> std::io::Result<Vec<u8>> {
     Ok(start)
 }
 
-/// Reads JSON that busbw, nccl-tests or perftest wrote; false when the text is something else.
+/// Reads JSON that busbw, nccl-tests, perftest or iperf3 wrote; false when the text is something else.
 fn read_document(whole: &[u8], assembler: &mut Assembler) -> bool {
     let Ok(text) = std::str::from_utf8(whole) else { return false };
     let input = assembler.current_input();
@@ -173,6 +173,10 @@ fn read_document(whole: &[u8], assembler: &mut Assembler) -> bool {
             Ok(test) => assembler.document(InputKind::Perftest, lines, |run| run.perftests.push(test)),
             Err(reason) => assembler.problem(1, format!("perftest JSON: {reason}")),
         }
+        return true;
+    }
+    if let Some(test) = iperf::read_json(text, input) {
+        assembler.document(InputKind::Perftest, lines, |run| run.perftests.push(test));
         return true;
     }
     let first = SourceLine::new(Place { input, line: 1 }, text.lines().next().unwrap_or_default());

@@ -111,6 +111,7 @@ pub const ALL: &[Entry] = &[
     on_speed("saved", saved::rule),
     on_speed("wire_test", wire_test::rule),
     on_speed("wire_test::stalls", wire_test::stalls),
+    on_speed("wire_test::loses", wire_test::loses),
     on_log("wire_signs::small_packets", wire_signs::small_packets),
     on_log("wire_signs::counted", wire_signs::counted),
     on_log("witnesses", witnesses::rule),

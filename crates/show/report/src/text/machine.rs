@@ -13,7 +13,7 @@ const MOST: usize = 8;
 /// Sections for everything that is no run of a collective.
 pub(super) fn machine(page: &mut Page, run: &Run) {
     if !run.perftests.is_empty() {
-        page.heading("RDMA link tests");
+        page.heading("Link tests");
         for test in run.perftests.iter().take(MOST) {
             page.indented(2, &perftest(test));
         }

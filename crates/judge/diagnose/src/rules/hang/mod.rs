@@ -21,8 +21,8 @@ use busbw_model::{
 use explained::Cause;
 use moment::is_of_a_moment;
 pub(crate) use moment::{is_unsure_of, moved};
-use shown::{call_of, has_timed_out, is_between_two, is_idle, is_killed, is_of_sizes, lives_elsewhere, may_wait};
-pub(crate) use shown::{class_of_stack, has_lost, is_in_collective};
+pub(crate) use shown::{call_of, class_of_stack, has_lost, is_in_collective, waits};
+use shown::{has_timed_out, is_between_two, is_idle, is_killed, is_of_sizes, lives_elsewhere, may_wait};
 use std::cell::{OnceCell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 

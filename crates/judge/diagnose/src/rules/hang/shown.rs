@@ -116,14 +116,37 @@ pub(crate) fn is_in_collective(stack: &Stack) -> bool {
     place(stack).is_some_and(|place| place == "waits.collective")
 }
 
-/// The collective that a stack is in, and the innermost frame outside PyTorch.
-pub(super) fn call_of(stack: &Stack) -> CollectiveCall {
+/// The collective that a stack is in, and the innermost frame outside PyTorch; of a program in C, the call to MPI or NCCL and who made it.
+pub(crate) fn call_of(stack: &Stack) -> CollectiveCall {
     let name = |frame: &SourceLine| frame.text.trim().split(" (").next().map(str::to_string);
+    let called = stack.frames.iter().rposition(|frame| function_in_c(&frame.text).and_then(public_call).is_some());
+    if let Some(called) = called {
+        let operation = function_in_c(&stack.frames[called].text).and_then(public_call);
+        let caller = stack.frames.get(called + 1).and_then(|frame| function_in_c(&frame.text));
+        return CollectiveCall { operation, at: caller.map(str::to_string) };
+    }
     let of_torch = |frame: &&SourceLine| frame.text.contains("torch/");
     let collective = |frame: &&SourceLine| frame.text.contains("torch/distributed/distributed_c10d.py");
     let operation = stack.frames.iter().rfind(collective).and_then(name);
     let at = stack.frames.iter().find(|frame| !of_torch(frame)).map(|frame| frame.text.trim().to_string());
     CollectiveCall { operation, at }
+}
+
+/// The function of gdb's frame: `#3  0x00007f2a11ef60ee in PMPI_Barrier (comm=0x60ee0) at pbarrier.c:74`.
+fn function_in_c(frame: &str) -> Option<&str> {
+    let (number, rest) = frame.strip_prefix('#')?.split_once(' ')?;
+    number.parse::<u32>().ok()?;
+    let rest = rest.trim_start();
+    let name = rest.strip_prefix("0x").and_then(|rest| rest.split_once(" in ")).map_or(rest, |(_, rest)| rest);
+    name.split_once(" (").map(|(name, _)| name)
+}
+
+/// What a program calls of MPI or NCCL: `PMPI_Barrier`, its name in the profiling interface, is `MPI_Barrier`.
+fn public_call(function: &str) -> Option<String> {
+    let of_mpi = function.strip_prefix('P').unwrap_or(function);
+    let of_mpi = of_mpi.strip_prefix("MPI_").map(|name| (of_mpi, name));
+    let (call, name) = of_mpi.or_else(|| Some((function, function.strip_prefix("nccl")?)))?;
+    name.starts_with(|first: char| first.is_ascii_uppercase()).then(|| call.to_string())
 }
 
 /// Whether a stack is in a collective, or where one may be: DistributedDataParallel's are inside the backward pass.
@@ -149,8 +172,13 @@ pub(crate) fn class_of_stack(stack: &Stack) -> CulpritClass {
 
 /// The place of `rules/words.toml` where a stack waits.
 fn place(stack: &Stack) -> Option<&'static str> {
+    waits(stack).map(|(place, _)| place)
+}
+
+/// Where a stack waits by `rules/words.toml`, and the frame that shows it.
+pub(crate) fn waits(stack: &Stack) -> Option<(&'static str, &SourceLine)> {
     stack.frames.iter().find_map(|frame| {
         let known = KNOWN.waits.iter().find(|(_, parts)| parts.iter().any(|part| frame.text.contains(part.as_str())));
-        known.map(|(place, _)| place.as_str())
+        known.map(|(place, _)| (place.as_str(), frame))
     })
 }
