@@ -3,7 +3,7 @@
 use crate::place::{Place, SourceLine};
 use crate::units::{Bytes, Micros};
 
-/// One run of a perftest program (`ib_write_bw`, `ib_read_lat` …), of `ucx_perftest`, of `iperf3`, of OSU's `osu_bw` and `osu_bibw`, or of DeepEP's tests.
+/// One run of a perftest program (`ib_write_bw`, `ib_read_lat` …), of `ucx_perftest`, of `iperf3`, of OSU's benchmarks, or of DeepEP's tests.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct PerfTest {
     /// The first line of its header or of its table.

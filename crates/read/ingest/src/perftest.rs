@@ -1,4 +1,4 @@
-//! Reads what the perftest programs (`ib_write_bw`, `ib_read_lat` …) print: header, table and JSON; the tables of `osu_bw` and `osu_bibw`, and of
+//! Reads what the perftest programs (`ib_write_bw`, `ib_read_lat` …) print: header, table and JSON; the tables of OSU's benchmarks and of
 //! `ucx_perftest`; the results of DeepEP's tests and of `iperf3`. Titles and columns are those of `src/perftest_parameters.h` in linux-rdma/perftest, from its first
 //! version to v4.5-0.20, of `c/util/osu_util.h` in the OSU micro-benchmarks, 5.0 to 7.5, and of `src/tools/perf/perftest.c` in UCX, 1.4 to 1.20.
 
@@ -117,13 +117,19 @@ impl PerftestReader {
         self.found
     }
 
-    /// `# Size      Bandwidth (MB/s)`, which others head tables with as well: below a title of OSU's.
+    /// `# Size      Bandwidth (MB/s)`, which others head tables with as well: below a title of OSU's. Two blanks and more part titles. The least and the
+    /// most of a collective are of ranks, not of calls.
     fn osu_columns(&self, stream: &str, text: &str) -> Option<(Vec<Column>, f64)> {
-        let titles = text.strip_prefix('#')?.trim_start().strip_prefix("Size")?.trim_start();
-        let further = titles.strip_prefix("Bandwidth (MB/s)")?;
+        let titles = text.strip_prefix('#')?.trim_start().strip_prefix("Size")?;
         self.open.get(stream).filter(|open| open.is_osu())?;
-        let others = further.split_whitespace().map(|_| Column::Other);
-        Some(([Column::Size, Column::Average].into_iter().chain(others).collect(), GBIT_PER_MB))
+        let titles = titles.split("  ").map(str::trim).filter(|title| !title.is_empty());
+        let column = |title| match title {
+            "Bandwidth (MB/s)" => Column::Average,
+            "Latency (us)" | "Avg Latency(us)" => Column::AverageTime,
+            _ => Column::Other,
+        };
+        let columns: Vec<Column> = [Column::Size].into_iter().chain(titles.map(column)).collect();
+        columns[1..].iter().any(|column| *column != Column::Other).then_some((columns, GBIT_PER_MB))
     }
 
     fn start(&mut self, line: &TextLine) -> &mut OpenTest {
@@ -324,7 +330,7 @@ fn is_title(text: &str) -> bool {
 /// `# OSU MPI-CUDA Bi-Directional Bandwidth Test v7.3`.
 fn is_osu_title(text: &str) -> bool {
     let text = text.trim_start_matches(['#', ' ']);
-    text.starts_with("OSU ") && text.contains("Bandwidth Test")
+    text.starts_with("OSU ") && (text.contains("Bandwidth Test") || text.contains("Latency Test"))
 }
 
 /// `|   |   |   overhead (usec)   |  bandwidth (MB/s)  | message rate (msg/s) |` of `ucx_perftest`; of latencies, that word stands there.

@@ -4,7 +4,7 @@
 use super::{found, sound};
 use crate::case::Case;
 use crate::curve::{OUT_OF_LINE, median};
-use busbw_model::{Bytes, Evidence, Finding, Judged, Judgement, PerfRow, PerfTest, Run, SourceLine, Subject};
+use busbw_model::{Bytes, Evidence, Finding, Judged, Judgement, Micros, PerfRow, PerfTest, Run, SourceLine, Subject};
 use std::fmt::Display;
 
 /// Perftest reaches 0.92 and more of an InfiniBand or RoCE port (docs/link.md).
@@ -17,6 +17,10 @@ const STALLED: f64 = 4.0;
 const LOSSY: f64 = 0.02;
 /// As much is too much where the port is not full.
 const LOSSY_BELOW_RATE: f64 = 0.005;
+/// Between hosts, RDMA takes 1 to 5 µs for a small message, also through a few switches; TCP takes 15 and more, on quick hosts a little less.
+const AS_TCP: Micros = Micros(10.0);
+/// A message of which the time is that of the call.
+const SMALL: Bytes = Bytes(64);
 /// Smaller messages may fill a port, but need not.
 pub const LARGE: Bytes = Bytes(64 << 10);
 
@@ -37,7 +41,36 @@ fn devices(run: &Run) -> Vec<Option<&str>> {
 pub fn judge(case: &Case) -> Vec<Judged> {
     let alone = case.run.tables.is_empty() && case.run.communicators.is_empty();
     let judged = devices(case.run).into_iter().filter_map(|device| judged(case, device));
-    judged.filter(|one| alone || one.outcome != Judgement::Undecided).collect()
+    judged.chain(as_over_tcp(case)).filter(|one| alone || one.outcome != Judgement::Undecided).collect()
+}
+
+/// The test of which the least message takes as long as over TCP, if one does: which network carried it, only the user knows. That of EFA is slow as well.
+fn as_over_tcp(case: &Case) -> Option<Judged> {
+    let is_efa = |test: &&PerfTest| test.connection.as_deref() == Some("SRD");
+    let times = case.run.perftests.iter().filter(|test| is_between_two(test) && !is_efa(test));
+    let times = times.filter_map(|test| Some((test, least(test)?)));
+    let (test, (size, time)) = times.max_by(|a, b| a.1.1.0.total_cmp(&b.1.1.0)).filter(|(_, (_, time))| *time >= AS_TCP)?;
+    let (name, on) = (name(test), on(test.device.as_deref()));
+    let question = format!(
+        "{name} takes {time} for {size}{on}, as over TCP: RDMA takes 1 to 5 µs. Which network carried it? UCX tells with UCX_LOG_LEVEL=info, Open MPI with --mca btl_base_verbose 100"
+    );
+    let how = format!("{time} for {size}");
+    Some(Judged { question: Some(question), ..Judged::new(Subject::Host, format!("{name}{on}"), how, Judgement::Undecided) })
+}
+
+/// Whether two processes exchange messages, as in all tests of perftest; of OSU's, collectives have a name before the word that all have.
+fn is_between_two(test: &PerfTest) -> bool {
+    let kind = name(test).strip_prefix("OSU ").and_then(|name| name.split_once(" Latency Test"));
+    kind.is_none_or(|(kind, _)| matches!(kind.split_once(' '), None | Some((_, "Multi" | "Multi-threaded"))))
+}
+
+/// What the least message takes, where it is small enough to show what a call costs.
+fn least(test: &PerfTest) -> Option<(Bytes, Micros)> {
+    let times = test.rows.iter().filter_map(|row| match row {
+        PerfRow::Latency { size: Some(size), typical, average, .. } => Some((*size, typical.or(*average)?)),
+        _ => None,
+    });
+    times.min_by_key(|(size, _)| *size).filter(|(size, _)| *size <= SMALL)
 }
 
 fn judged(case: &Case, device: Option<&str>) -> Option<Judged> {
