@@ -105,7 +105,7 @@ pub use ras::{
 pub use rdma::{CheckResult, PerfRow, PerfTest, RdmaCheckItem, RdmaSample, RdmaValue};
 pub use run::{Input, InputKind, Problem, Run};
 pub use skew::{BusyHost, BusyRank, HostMoved, Moved, Skew};
-pub use stack::{Socket, Stack, StoppedProcess, UnendedLauncher};
+pub use stack::{Frame, Socket, Stack, StoppedProcess, UnendedLauncher};
 pub use statement::{LogLevel, Speaker, Statement, pod_row};
 pub use statistics::{median, upper_quartile};
 pub use table::{

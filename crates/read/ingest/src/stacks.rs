@@ -1,8 +1,9 @@
-//! Reads stacks: `py-spy dump` (with `--native` too) and gdb's `thread apply all bt`; and which processes are stopped, or do not end.
+//! Reads stacks: `py-spy dump` (with `--native` too), gdb's `thread apply all bt`, and Python's faulthandler; and which processes are stopped, or do not end.
 
 use crate::label::{self, Whose};
 use crate::text::{TextLine, leading};
-use busbw_model::{SourceLine, Stack, StoppedProcess, UnendedLauncher};
+use busbw_model::{Frame, SourceLine, Stack, StoppedProcess, UnendedLauncher};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 /// More threads, or deeper stacks, add nothing new.
 const MOST_STACKS: usize = 4096;
@@ -12,7 +13,12 @@ const MOST_FRAMES: usize = 256;
 #[derive(Debug, Default)]
 pub(crate) struct StackReader {
     pid: Option<u64>,
-    open: bool,
+    /// The stack that a stream's next frame belongs to.
+    open: FxHashMap<Box<str>, usize>,
+    /// The last thread of faulthandler's dump in a stream, which is the main thread if none follows.
+    last: FxHashMap<Box<str>, usize>,
+    /// Streams of processes that crashed: what they show is not where they wait.
+    crashed: FxHashSet<Box<str>>,
     found: Vec<Stack>,
     stopped: Vec<StoppedProcess>,
     /// A launcher that was told to end its ranks.
@@ -25,6 +31,10 @@ impl StackReader {
     /// Whether a line may be of a stack.
     pub fn may_belong(text: &[u8]) -> bool {
         text.starts_with(b"Thread ")
+            || text.starts_with(b"Current thread ")
+            || text.starts_with(CRASHED.as_bytes())
+            || text.starts_with(b"Timeout (")
+            || text.trim_ascii_start().starts_with(FILE.as_bytes())
             || text.starts_with(b"Process ")
             || text.starts_with(b"State:")
             || text.starts_with(b"Pid:")
@@ -39,7 +49,7 @@ impl StackReader {
         let text = line.text.trim_end();
         if let Some((pid, _)) = text.strip_prefix("Process ").and_then(|rest| rest.split_once(": ")) {
             self.pid = pid.parse().ok();
-            self.open = false;
+            self.open.remove(line.stream);
             return self.pid.is_some();
         }
         // `/proc/PID/status`, proc_pid_status(5): the number stands below the state.
@@ -72,19 +82,37 @@ impl StackReader {
         if self.row_of_ps(line) {
             return true;
         }
+        if text.starts_with(CRASHED) {
+            self.crashed.insert(line.stream.into());
+            return false;
+        }
+        // Python/traceback.c, faulthandler.c: a dump shows the newest thread first; the time-out of `dump_traceback_later` begins another one.
+        if text.starts_with("Timeout (") {
+            self.last.remove(line.stream);
+            return false;
+        }
+        if is_of_faulthandler(text) {
+            self.begin(line, "MainThread".into());
+            let newer = self.open.get(line.stream).and_then(|index| self.last.insert(line.stream.into(), *index));
+            if let Some(stack) = newer.and_then(|index| self.found.get_mut(index)) {
+                stack.thread = "thread".into();
+            }
+            return true;
+        }
         if let Some(thread) = thread(text) {
             self.begin(line, thread);
             return true;
         }
         // gdb's `bt` has no line above its first frame.
-        let is_headless = !self.open || self.found.last().is_some_and(|stack| !stack.frames.is_empty());
-        if text.starts_with(FIRST_FRAME) && is_headless {
+        let open = self.open.get(line.stream).and_then(|index| self.found.get(*index));
+        if text.starts_with(FIRST_FRAME) && open.is_none_or(|stack| !stack.frames.is_empty()) {
             self.begin(line, "1".into());
         }
         if text.is_empty() {
-            self.open = false;
+            self.open.remove(line.stream);
         }
-        let Some(stack) = self.found.last_mut().filter(|_| self.open && is_frame(text)) else { return false };
+        let open = self.open.get(line.stream).filter(|_| is_frame(text)).and_then(|index| self.found.get_mut(*index));
+        let Some(stack) = open else { return false };
         if stack.frames.len() < MOST_FRAMES {
             stack.frames.push(SourceLine::new(line.place, line.text));
         }
@@ -93,10 +121,11 @@ impl StackReader {
 
     /// Begins the stack of a thread, if there is room for one.
     fn begin(&mut self, line: &TextLine, thread: String) {
-        self.open = self.found.len() < MOST_STACKS;
-        if !self.open {
+        if self.found.len() >= MOST_STACKS {
+            self.open.remove(line.stream);
             return;
         }
+        self.open.insert(line.stream.into(), self.found.len());
         let text = line.text;
         let pid = self.pid.or_else(|| text.split_once("(LWP ").and_then(|(_, rest)| leading(rest)));
         let active = text.contains(" (active").then_some(true).or(text.contains(" (idle").then_some(false));
@@ -126,6 +155,9 @@ impl StackReader {
 
     /// The stacks, the stopped processes, and a launcher that was told to end its ranks. `path`: some write a file per rank.
     pub fn finish(mut self, path: &str) -> (Vec<Stack>, Vec<StoppedProcess>, Option<UnendedLauncher>) {
+        for (_, index) in self.last.into_iter().filter(|(stream, _)| self.crashed.contains(stream)) {
+            self.found[index].frames.clear();
+        }
         self.found.retain(|stack| !stack.frames.is_empty());
         let of_path = label::of_path(path).and_then(Whose::in_job);
         self.found.iter_mut().for_each(|stack| stack.rank = stack.rank.or(of_path));
@@ -135,6 +167,10 @@ impl StackReader {
     }
 }
 
+/// What CPython prints above the stacks of a process that a signal or a fatal error ends.
+const CRASHED: &str = "Fatal Python error: ";
+/// How faulthandler begins a frame, behind blanks of which a label may take one.
+const FILE: &str = "File \"";
 /// How gdb begins a thread's innermost frame; BuildKit numbers its steps with one blank.
 const FIRST_FRAME: &str = "#0  ";
 
@@ -154,6 +190,12 @@ fn is_row_of_ps(text: &[u8]) -> bool {
     numbers.next().is_some() && words().take(MOST_COLUMNS).any(state) || header()
 }
 
+/// `Thread 0x00007f2a117fe700 (most recent call first):`, `Current thread 0x00007f2a117fe700 [python] (most recent call first):`.
+fn is_of_faulthandler(text: &str) -> bool {
+    let named = text.strip_prefix("Current thread 0x").or_else(|| text.strip_prefix("Thread 0x"));
+    named.is_some_and(|rest| rest.ends_with("(most recent call first):"))
+}
+
 /// `Thread 4242 (idle): "MainThread"`, `Thread 0x7F12 (active+gil): "MainThread"`, `Thread 1 (Thread 0x7f12 (LWP 4242) "python"):`.
 fn thread(text: &str) -> Option<String> {
     let rest = text.strip_prefix("Thread ")?;
@@ -164,8 +206,11 @@ fn thread(text: &str) -> Option<String> {
     (rest.contains("(LWP ") && rest.ends_with(':')).then(|| number.to_string())
 }
 
-/// `    wait (threading.py:320)`, `#1  0x00007f in ncclGroupEnd () from /usr/lib/libnccl.so.2`.
+/// `    wait (threading.py:320)`, `#1  0x00007f in ncclGroupEnd () from /usr/lib/libnccl.so.2`, `  File "/x/train.py", line 88 in main`.
 fn is_frame(text: &str) -> bool {
+    if text.trim_start().starts_with(FILE) {
+        return Frame::read(text).is_some();
+    }
     let of_python = text.starts_with("    ") && text.ends_with(')') && text.contains(" (");
     of_python || text.starts_with('#') && text[1..].starts_with(|c: char| c.is_ascii_digit())
 }

@@ -70,9 +70,10 @@ fn is_of_all(call: &&&str) -> bool {
 
 fn who(those: &[&Waiting]) -> String {
     let pids: Vec<u64> = those.iter().filter_map(|one| one.stack.pid).collect();
-    match pids.as_slice() {
-        [] => "A process waits".to_string(),
-        [pid] => format!("Process {pid} waits"),
+    match (pids.as_slice(), those.len()) {
+        ([], 1) => "A process waits".to_string(),
+        ([], count) => format!("{count} processes wait"),
+        ([pid], _) => format!("Process {pid} waits"),
         _ => format!("Processes {} wait", listed(pids.iter(), 8)),
     }
 }

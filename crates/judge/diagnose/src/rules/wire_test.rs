@@ -49,13 +49,17 @@ fn as_over_tcp(case: &Case) -> Option<Judged> {
     let is_efa = |test: &&PerfTest| test.connection.as_deref() == Some("SRD");
     let times = case.run.perftests.iter().filter(|test| is_between_two(test) && !is_efa(test));
     let times = times.filter_map(|test| Some((test, least(test)?)));
-    let (test, (size, time)) = times.max_by(|a, b| a.1.1.0.total_cmp(&b.1.1.0)).filter(|(_, (_, time))| *time >= AS_TCP)?;
+    let (test, (size, time)) =
+        times.max_by(|a, b| a.1.1.0.total_cmp(&b.1.1.0)).filter(|(_, (_, time))| *time >= AS_TCP)?;
     let (name, on) = (name(test), on(test.device.as_deref()));
     let question = format!(
         "{name} takes {time} for {size}{on}, as over TCP: RDMA takes 1 to 5 µs. Which network carried it? UCX tells with UCX_LOG_LEVEL=info, Open MPI with --mca btl_base_verbose 100"
     );
     let how = format!("{time} for {size}");
-    Some(Judged { question: Some(question), ..Judged::new(Subject::Host, format!("{name}{on}"), how, Judgement::Undecided) })
+    Some(Judged {
+        question: Some(question),
+        ..Judged::new(Subject::Host, format!("{name}{on}"), how, Judgement::Undecided)
+    })
 }
 
 /// Whether two processes exchange messages, as in all tests of perftest; of OSU's, collectives have a name before the word that all have.

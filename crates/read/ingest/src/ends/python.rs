@@ -3,7 +3,7 @@
 use super::EndLine;
 use crate::evidence::KNOWN;
 use crate::logger;
-use crate::text::leading;
+use crate::text::{leading, part_digits};
 use busbw_model::{LogLevel, ProgramFrame};
 use memchr::memmem;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -100,7 +100,7 @@ const HELPERS: [&str; 4] = [
 /// the function that catches it.
 const ENTRIES: [&str; 5] = ["_run_module_as_main", "_bootstrap", "_bootstrap_inner", "spawn_main", "_wrap"];
 
-/// `  File "/x/train.py", line 88, in main`: `train.py:88`. Who copies a traceback may lose its indents, and loguru marks the frame that caught the
+/// `  File "/x/train.py", line 88, in main`: `train.py:88`. Without the second comma it is of a stack that faulthandler shows. Who copies a traceback may lose its indents, and loguru marks the frame that caught the
 /// exception: `> File …`.
 fn frame(body: &str) -> Option<EndLine> {
     if let Some(frame) = framed(body) {
@@ -109,7 +109,8 @@ fn frame(body: &str) -> Option<EndLine> {
     let text = body.trim_start();
     let rest = text.strip_prefix("> ").unwrap_or(text).strip_prefix("File \"")?;
     let (path, rest) = rest.split_once("\", line ")?;
-    if !body.starts_with(' ') && !rest.contains(", in") {
+    let of_stack = part_digits(rest).1.starts_with(" in ");
+    if of_stack || !body.starts_with(' ') && !rest.contains(", in") {
         return None;
     }
     let function = rest.rsplit_once(", in ").map_or("", |(_, function)| function.trim_end());

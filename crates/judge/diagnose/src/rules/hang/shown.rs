@@ -3,7 +3,7 @@
 use super::gloo::Wait;
 use crate::ranks::RankView;
 use crate::words::{KNOWN, TIMED_OUT};
-use busbw_model::{CollectiveCall, CulpritClass, Ended, ProgramFrame, RankEnd, SourceLine, Stack, WorkState};
+use busbw_model::{CollectiveCall, CulpritClass, Ended, Frame, ProgramFrame, RankEnd, SourceLine, Stack, WorkState};
 
 /// Whether an end says that the rank waited for others in vain, or lost them.
 pub(crate) fn has_lost(end: &RankEnd) -> bool {
@@ -75,10 +75,9 @@ pub(super) fn standing(view: &RankView) -> Option<Vec<ProgramFrame>> {
 /// The frames of a stack outside PyTorch, as tracebacks name them: `Engine.step (parts/engine.py:41)` is `step` of `engine.py`.
 fn in_program(stack: &Stack) -> Vec<ProgramFrame> {
     let frame = |line: &SourceLine| {
-        let (name, place) = line.text.trim().strip_suffix(')')?.rsplit_once(" (")?;
-        let (path, number) = place.rsplit_once(':')?;
-        let (file, function) = (path.rsplit('/').next()?.to_string(), name.rsplit('.').next()?.to_string());
-        (!path.contains("torch/")).then_some(ProgramFrame { file, function, line: number.parse().ok()? })
+        let Frame { function, path, line } = Frame::read(&line.text)?;
+        let (file, function) = (path.rsplit('/').next()?.to_string(), function.rsplit('.').next()?.to_string());
+        (!path.contains("torch/")).then_some(ProgramFrame { file, function, line: line? })
     };
     stack.frames.iter().rev().filter_map(frame).collect()
 }
@@ -113,52 +112,47 @@ pub(super) fn is_killed(end: &RankEnd) -> bool {
 
 /// Whether a stack is in a collective, or waits for the GPU to end one.
 pub(crate) fn is_in_collective(stack: &Stack) -> bool {
-    place(stack).is_some_and(|place| place == "waits.collective")
+    place(stack).is_some_and(|place| matches!(place, "waits.collective" | "waits.gpu"))
 }
 
 /// The collective that a stack is in, and the innermost frame outside PyTorch; of a program in C, the call to MPI or NCCL and who made it.
 pub(crate) fn call_of(stack: &Stack) -> CollectiveCall {
-    let name = |frame: &SourceLine| frame.text.trim().split(" (").next().map(str::to_string);
-    let called = stack.frames.iter().rposition(|frame| function_in_c(&frame.text).and_then(public_call).is_some());
-    if let Some(called) = called {
-        let operation = function_in_c(&stack.frames[called].text).and_then(public_call);
-        let caller = stack.frames.get(called + 1).and_then(|frame| function_in_c(&frame.text));
-        return CollectiveCall { operation, at: caller.map(str::to_string) };
+    let functions = || functions(stack).rev();
+    if let Some(called) = functions().position(|frame| public_call(&frame).is_some()) {
+        let caller = functions().take(called).last().map(|frame| frame.function.to_string());
+        return CollectiveCall { operation: functions().find_map(|frame| public_call(&frame)), at: caller };
     }
-    let of_torch = |frame: &&SourceLine| frame.text.contains("torch/");
-    let collective = |frame: &&SourceLine| frame.text.contains("torch/distributed/distributed_c10d.py");
-    let operation = stack.frames.iter().rfind(collective).and_then(name);
-    let at = stack.frames.iter().find(|frame| !of_torch(frame)).map(|frame| frame.text.trim().to_string());
-    CollectiveCall { operation, at }
+    let operation = functions().find(|frame| frame.path.ends_with("torch/distributed/distributed_c10d.py"));
+    let at = stack.frames.iter().find(|frame| !frame.text.contains("torch/"));
+    CollectiveCall {
+        operation: operation.map(|frame| frame.function.to_string()),
+        at: at.map(|frame| frame.text.trim().to_string()),
+    }
 }
 
-/// The function of gdb's frame: `#3  0x00007f2a11ef60ee in PMPI_Barrier (comm=0x60ee0) at pbarrier.c:74`.
-fn function_in_c(frame: &str) -> Option<&str> {
-    let (number, rest) = frame.strip_prefix('#')?.split_once(' ')?;
-    number.parse::<u32>().ok()?;
-    let rest = rest.trim_start();
-    let name = rest.strip_prefix("0x").and_then(|rest| rest.split_once(" in ")).map_or(rest, |(_, rest)| rest);
-    name.split_once(" (").map(|(name, _)| name)
+/// The frames of a stack, the innermost first.
+fn functions(stack: &Stack) -> impl DoubleEndedIterator<Item = Frame<'_>> {
+    stack.frames.iter().filter_map(|frame| Frame::read(&frame.text))
 }
 
 /// What a program calls of MPI or NCCL: `PMPI_Barrier`, its name in the profiling interface, is `MPI_Barrier`.
-fn public_call(function: &str) -> Option<String> {
-    let of_mpi = function.strip_prefix('P').unwrap_or(function);
+fn public_call(frame: &Frame) -> Option<String> {
+    let of_mpi = frame.function.strip_prefix('P').unwrap_or(frame.function);
     let of_mpi = of_mpi.strip_prefix("MPI_").map(|name| (of_mpi, name));
-    let (call, name) = of_mpi.or_else(|| Some((function, function.strip_prefix("nccl")?)))?;
+    let (call, name) = of_mpi.or_else(|| Some((frame.function, frame.function.strip_prefix("nccl")?)))?;
     name.starts_with(|first: char| first.is_ascii_uppercase()).then(|| call.to_string())
 }
 
 /// Whether a stack is in a collective, or where one may be: DistributedDataParallel's are inside the backward pass.
 pub(super) fn may_wait(stack: &Stack) -> bool {
-    is_in_collective(stack) || stack.frames.iter().any(|frame| frame.text.contains("_engine_run_backward ("))
+    is_in_collective(stack) || functions(stack).any(|frame| frame.function == "_engine_run_backward")
 }
 
 /// Whether a stack is in a data loader: below what Python calls for the next item of a loop.
 fn is_in_loader(stack: &Stack) -> bool {
-    const NEXT: [&str; 4] = ["__next__ (", "__iter__ (", "__getitem__ (", "__getitems__ ("];
-    let next = |text: &str| NEXT.iter().any(|name| text.contains(name));
-    place(stack) == Some("waits.data-loader") || stack.frames.iter().any(|frame| next(&frame.text))
+    const NEXT: [&str; 4] = ["__next__", "__iter__", "__getitem__", "__getitems__"];
+    let next = |frame: Frame| NEXT.iter().any(|name| frame.function.ends_with(name));
+    place(stack) == Some("waits.data-loader") || functions(stack).any(next)
 }
 
 /// What keeps a rank for which others wait, by its stack.
