@@ -31,6 +31,7 @@ pub mod nccl_topo_xml;
 mod notes;
 pub mod nvbandwidth;
 pub mod nvidia_smi_topo;
+mod other_tables;
 pub mod own;
 mod packed;
 mod passed_on;

@@ -12,6 +12,7 @@ use crate::nccl_tests::TableReader;
 use crate::nccl_topo_xml::XmlReader;
 use crate::nvbandwidth::CopyReader;
 use crate::nvidia_smi_topo::TopoReader;
+use crate::other_tables::OtherTables;
 use crate::perftest::PerftestReader;
 use crate::ras::{self, RasReader};
 use crate::rdma_check::CheckReader;
@@ -37,6 +38,7 @@ pub(crate) fn may_belong(text: &[u8]) -> bool {
         || TopoReader::may_belong(text)
         || XmlReader::may_belong(text)
         || PerftestReader::may_belong(text)
+        || OtherTables::may_belong(text)
         || CopyReader::may_belong(text)
         || CheckReader::may_belong(text)
         || MonitorReader::may_belong(text)
@@ -51,6 +53,7 @@ pub(crate) struct Readers {
     pub matrices: TopoReader,
     pub xml: XmlReader,
     pub perftest: PerftestReader,
+    pub other_tables: OtherTables,
     pub copies: CopyReader,
     pub checks: CheckReader,
     pub monitor: MonitorReader,
@@ -109,7 +112,7 @@ impl Readers {
             InputKind::Nvbandwidth
         } else if self.perftest.feed(line) {
             InputKind::Perftest
-        } else if self.tables.feed(line) {
+        } else if self.tables.feed(line) || self.other_tables.feed(line) {
             InputKind::NcclTests
         } else if self.diag.feed(line) {
             InputKind::NcclDiag

@@ -47,7 +47,7 @@ pub(super) fn unhindered(
         let direct = |edge: &Transport| matches!(edge.kind, TransportKind::P2p(_));
         run.communicators.iter_mut().for_each(|comm| comm.transports.retain(direct));
     }
-    let mut clusters = cluster::hypotheses(&run, &hints(test, given, ranks));
+    let mut clusters = cluster::hypotheses(&run, &hints(case.run, test, given, ranks));
     set(&mut clusters, run.nccl.env.iter());
     clusters
 }
@@ -85,21 +85,30 @@ fn described(cluster: &Cluster, ranks: usize, nodes: Option<u32>) -> Option<Clus
 
 /// What fits the table's own input, and what was told beside it.
 fn supposed(case: &Case, test: &Test, given: &UserFacts, ranks: usize) -> Vec<Cluster> {
-    let told = hints(test, given, ranks);
+    let told = hints(case.run, test, given, ranks);
     match case.run.tables.len() {
         0 | 1 => cluster::hypotheses(case.run, &told),
         _ => cluster::hypotheses(&part(case.run, test), &told),
     }
 }
 
-fn hints(test: &Test, given: &UserFacts, ranks: usize) -> MachineHints {
+fn hints(run: &Run, test: &Test, given: &UserFacts, ranks: usize) -> MachineHints {
     MachineHints {
         ranks,
         nodes: test.nodes.map(|nodes| nodes as usize),
-        gpus_per_node: given.gpus_per_node,
+        gpus_per_node: given.gpus_per_node.or_else(|| gpus_seen(run, test)),
         gpu: given.gpu.clone(),
         nics: given.nics,
     }
+}
+
+/// The GPUs of a host, where `nvidia-smi` and the like show as many on each. One alone may be a part of what is there.
+fn gpus_seen(run: &Run, test: &Test) -> Option<usize> {
+    let hosts = test.table.hosts();
+    let machines = run.machines.iter().filter(|machine| machine.may_be_of(&hosts));
+    let mut counts = machines.map(|machine| machine.gpu.devices.len()).filter(|count| *count > 0);
+    let first = counts.next().filter(|first| *first > 1)?;
+    counts.all(|count| count == first).then_some(first)
 }
 
 /// The same machines, as many as the table's ranks need.
@@ -142,13 +151,14 @@ fn part(run: &Run, test: &Test) -> Run {
     part.nccl.patterns = log.patterns.iter().filter(|pattern| pattern.source.place.input == input).cloned().collect();
     part.topo_matrices = run.topo_matrices.clone();
     part.topo_xmls = run.topo_xmls.clone();
-    // Facts of a machine are many; its ports tell which network it has.
-    let ports = |machine: &NodeFacts| NodeFacts {
+    // Facts of a machine are many; its ports tell which network it has, and its GPUs which machine it is.
+    let parts = |machine: &NodeFacts| NodeFacts {
         host: machine.host.clone(),
         rdma: machine.rdma.clone(),
+        gpu: machine.gpu.clone(),
         ..NodeFacts::default()
     };
-    part.machines = run.machines.iter().filter(|machine| machine.may_be_of(&hosts)).map(ports).collect();
+    part.machines = run.machines.iter().filter(|machine| machine.may_be_of(&hosts)).map(parts).collect();
     part
 }
 

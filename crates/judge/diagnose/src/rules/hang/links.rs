@@ -73,8 +73,27 @@ fn shared_end<'a>(mut pairs: impl Iterator<Item = [&'a str; 2]>) -> Option<&'a s
     (shared.len() == 1).then(|| shared.first().copied())?
 }
 
-/// Whether answers take long of late; nothing is known of a connection that nobody uses.
+/// Whether answers take long of late; nothing is known of a connection that nobody uses, nor of one that began in the trouble.
 fn is_slow(socket: &Socket) -> Option<bool> {
     let (now, best) = socket.round_trip.filter(|_| socket.quiet_ms.is_some_and(|quiet| quiet <= RECENT_MS))?;
-    Some(now >= SLOW_US && now >= SLOW_TIMES.saturating_mul(best))
+    (best < SLOW_US).then_some(now >= SLOW_US && now >= SLOW_TIMES.saturating_mul(best))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_slow;
+    use busbw_model::{Place, Socket, SourceLine};
+
+    #[test]
+    fn a_connection_that_was_never_quick_tells_nothing() {
+        let slow = |round_trip, quiet_ms| {
+            let source = SourceLine::new(Place::default(), "");
+            let (local, peer) = ("10.0.0.1".to_string(), "10.0.0.2".to_string());
+            is_slow(&Socket { pid: None, local, peer, is_stuck: false, round_trip, quiet_ms, source })
+        };
+        assert_eq!(slow(Some((400_000, 7)), Some(20)), Some(true));
+        assert_eq!(slow(Some((900, 7)), Some(20)), Some(false));
+        assert_eq!(slow(Some((1_135_000, 1_135_000)), Some(8)), None);
+        assert_eq!(slow(Some((400_000, 7)), Some(60_000)), None);
+    }
 }

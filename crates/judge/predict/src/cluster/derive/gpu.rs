@@ -38,11 +38,17 @@ fn on_efa(run: &Run, model: &GpuProduct, gpus: usize, notes: &mut Vec<String>) -
     Some(machine)
 }
 
-/// Names of GPUs in device lists and logs.
+/// Names of GPUs in device lists and logs; where these have none, what `nvidia-smi` and the like say of the machines, if all have the same.
 pub(super) fn names(run: &Run) -> Vec<&str> {
     let listed = run.tables.iter().flat_map(|table| &table.devices).map(|device| device.name.as_str());
     let used = run.nodes.iter().flat_map(|node| &node.gpus).filter_map(|gpu| gpu.name.as_deref());
-    listed.chain(used).filter(|name| !name.is_empty()).collect()
+    let names: Vec<&str> = listed.chain(used).filter(|name| !name.is_empty()).collect();
+    if !names.is_empty() {
+        return names;
+    }
+    let mut seen = run.machines.iter().flat_map(|machine| &machine.gpu.devices).map(|gpu| gpu.name.as_str());
+    let first = seen.next().filter(|first| HARDWARE.find_gpu(&Words::of(first)).is_some());
+    first.filter(|first| seen.all(|name| name == *first)).into_iter().collect()
 }
 
 /// The topology file that a cloud's image or plugin sets, without its folder: it often names the machine.
