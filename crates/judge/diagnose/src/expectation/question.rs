@@ -43,7 +43,7 @@ impl Told {
         if self.gpus_per_node {
             return "On how many hosts did it run? Describe them with --cluster, or give the output with its list of devices";
         }
-        "On how many hosts did it run? Tell with --gpus 8xH100, or give the output with its list of devices"
+        "On how many hosts did it run? Tell with --gpus 8xH100, or add the output of `nvidia-smi -L` of one"
     }
 
     fn ask_nics(self) -> &'static str {
@@ -145,7 +145,7 @@ fn share(one: &Hypothesis) -> String {
 fn difference(a: &Cluster, b: &Cluster, told: Told) -> (String, String, &'static str) {
     let both = |words: fn(&Cluster) -> String, ask| (words(a), words(b), ask);
     if a.gpu.name != b.gpu.name {
-        const ASK: &str = "Which GPUs are they? Tell with --gpus 8xH100, or give the output with its list of devices";
+        const ASK: &str = "Which GPUs are they? Tell with --gpus 8xH100, or add the output of `nvidia-smi -L`";
         return both(setting::words, ASK);
     }
     if a.nodes != b.nodes {

@@ -34,7 +34,7 @@ pub fn rule(case: &Case) -> Vec<Finding> {
     for one in &here {
         by_call.entry(one.call.as_deref().unwrap_or_default()).or_default().push(one);
     }
-    if by_call.keys().filter(|call| is_of_all(call)).count() > 1 {
+    if by_call.keys().filter(is_of_all).count() > 1 {
         return vec![apart(by_call, &others)];
     }
     let calls: Vec<&str> = by_call.into_keys().filter(|call| !call.is_empty()).collect();

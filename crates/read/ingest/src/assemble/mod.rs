@@ -395,8 +395,7 @@ impl Assembler {
         let nccl_lines = self.log.log.lines - self.nccl_lines_before;
         kinds.extend((nccl_lines > 0).then_some((InputKind::NcclLog, nccl_lines)));
         kinds.sort_by_key(|(kind, lines)| (std::cmp::Reverse(*lines), *kind));
-        self.run.tables.extend(readers.tables.finish());
-        self.run.tables.extend(readers.other_tables.finish());
+        self.run.tables.extend(readers.tables.finish().into_iter().chain(readers.other_tables.finish()));
         let input = self.current_input();
         self.run.steps.extend(std::mem::take(&mut self.notes.loops).finish(input));
         let tables = self.run.tables.iter().map(|table| table.place).filter(|place| place.input == input);
