@@ -7,6 +7,7 @@ use crate::lines::{self, Line};
 use crate::peers;
 use crate::ranks::Ranks;
 use crate::refute::Refuters;
+use crate::rules::launch_command::hosts_of;
 use crate::rules::signatures::book::Book;
 use crate::sweeps;
 use crate::words::KNOWN;
@@ -74,10 +75,10 @@ impl<'a> Case<'a> {
     /// Prepares a run, to be judged by the causes of a book.
     pub fn by(run: &'a Run, book: &'a Book) -> Self {
         let refuters = Refuters::of(run);
-        let tests = sweeps::of(run).into_iter().filter_map(|sweep| Test::new(run, sweep)).collect();
+        let (lines, elsewhere) = (lines::of(run), Elsewhere::of(run, &refuters));
+        let tests = sweeps::of(run).into_iter().filter_map(|sweep| Test::new(run, sweep, &lines)).collect();
         let ends = Ends::of(run, &refuters);
         let ranks = Ranks::of(run, &ends);
-        let (lines, elsewhere) = (lines::of(run), Elsewhere::of(run, &refuters));
         Case { run, nics: None, tests, lines, book, refuters, elsewhere, ends, ranks, peers: peers::groups(run) }
     }
 
@@ -103,10 +104,12 @@ impl<'a> Case<'a> {
         self.run.topo_matrices.iter().any(joined) || self.gpus().any(joined_by_nvlink)
     }
 
-    /// The names of GPUs in device lists and logs.
+    /// The names of GPUs in device lists, logs and facts of machines.
     fn gpus(&self) -> impl Iterator<Item = &str> {
         let listed = self.run.tables.iter().flat_map(|table| &table.devices).map(|device| device.name.as_str());
-        listed.chain(self.run.nodes.iter().flat_map(|node| &node.gpus).filter_map(|gpu| gpu.name.as_deref()))
+        let used = self.run.nodes.iter().flat_map(|node| &node.gpus).filter_map(|gpu| gpu.name.as_deref());
+        let seen = self.run.machines.iter().flat_map(|machine| &machine.gpu.devices).map(|gpu| gpu.name.as_str());
+        listed.chain(used).chain(seen)
     }
 
     /// The header of a matrix, as evidence.
@@ -132,7 +135,7 @@ impl<'a> Test<'a> {
         self.sweep.len() == 1
     }
 
-    fn new(run: &'a Run, sweep: Vec<&'a BenchTable>) -> Option<Self> {
+    fn new(run: &'a Run, sweep: Vec<&'a BenchTable>, lines: &[Line]) -> Option<Self> {
         let table = *sweep.last()?;
         let curve = Curve::over(&sweep)?;
         let same_size = |comm: &&Communicator| table.nranks.is_none() || comm.nranks == table.nranks;
@@ -144,7 +147,8 @@ impl<'a> Test<'a> {
             .find(here)
             .or_else(|| run.communicators.iter().find(|comm| run.tables.len() == 1 && same_size(comm)));
         let hosts = table.hosts().len() as u32;
-        let nodes = comm.and_then(|c| c.nnodes).or((hosts > 0).then_some(hosts));
+        let shown = comm.and_then(|c| c.nnodes).or((hosts > 0).then_some(hosts));
+        let nodes = shown.or_else(|| hosts_of(table, lines));
         let gpu = table.devices.first().map(|d| d.name.as_str()).filter(|name| !name.is_empty());
         Some(Test { table, sweep, curve, comm, nodes, gpu })
     }

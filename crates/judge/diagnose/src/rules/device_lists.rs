@@ -15,7 +15,7 @@ const MOST_NAMED: usize = 4;
 
 /// Processes of one job that each list their devices from rank 0 on.
 pub fn rule(case: &Case) -> Vec<Finding> {
-    let launches = Launch::all(case);
+    let launches = Launch::all(&case.lines);
     let lists: Vec<List> = case.run.tables.iter().filter_map(List::of).collect();
     let groups = groups(&lists, &launches);
     groups.iter().find_map(|group| separate(group, &launches)).into_iter().collect()

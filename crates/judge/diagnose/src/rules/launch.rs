@@ -10,7 +10,7 @@ use std::fmt::Display;
 
 /// Several results where a launcher was to start one job. Where devices are listed, the lists show.
 pub fn repeated(case: &Case) -> Vec<Finding> {
-    let launches = Launch::all(case);
+    let launches = Launch::all(&case.lines);
     let results = launches.iter().enumerate().find_map(|(index, launch)| {
         let next = launches.get(index + 1).map(Launch::place).filter(|p| p.input == launch.place().input);
         let end = next.map_or(u64::MAX, |place| place.line);

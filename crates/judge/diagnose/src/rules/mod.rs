@@ -13,7 +13,7 @@ pub(crate) mod hosts;
 mod interface;
 mod known_faults;
 mod launch;
-mod launch_command;
+pub(crate) mod launch_command;
 pub(crate) mod links;
 mod nic_far;
 mod nic_unused;

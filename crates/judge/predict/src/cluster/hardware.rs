@@ -213,6 +213,23 @@ impl MachineProduct {
     }
 }
 
+/// What a GPU is sold as, and its generation, by a name that people or machines give it.
+pub fn product(name: &str) -> Option<(&'static str, Generation)> {
+    HARDWARE.find_gpu(&Words::of(name)).map(|gpu| (gpu.name.as_str(), gpu.generation))
+}
+
+/// Whether NVLink joins GPUs of this name wherever they are sold.
+pub fn joined_by_nvlink(name: &str) -> bool {
+    let joined = |model: &GpuProduct| model.nvlink.is_some() && !model.bridge_optional && model.board > 1;
+    HARDWARE.find_gpu(&Words::of(name)).is_some_and(joined)
+}
+
+/// Whether machines with GPUs of this name usually have RDMA between them: boards with NVLink do.
+pub fn usual_with_rdma(name: &str) -> bool {
+    let on_board = |model: &GpuProduct| matches!(model.wiring, BoardWiring::NvSwitch | BoardWiring::Mesh);
+    HARDWARE.find_gpu(&Words::of(name)).is_some_and(on_board)
+}
+
 impl Hardware {
     /// A GPU by the name of its entry.
     fn gpu(&self, name: &str) -> Option<&GpuProduct> {

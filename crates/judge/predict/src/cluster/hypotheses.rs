@@ -76,23 +76,6 @@ impl FromStr for GpusOfHost {
     }
 }
 
-/// What a GPU is sold as, and its generation, by a name that people or machines give it.
-pub fn product(name: &str) -> Option<(&'static str, Generation)> {
-    HARDWARE.find_gpu(&Words::of(name)).map(|gpu| (gpu.name.as_str(), gpu.generation))
-}
-
-/// Whether NVLink joins GPUs of this name wherever they are sold.
-pub fn joined_by_nvlink(name: &str) -> bool {
-    let model = HARDWARE.find_gpu(&Words::of(name));
-    model.is_some_and(|model| model.nvlink.is_some() && !model.bridge_optional && model.board > 1)
-}
-
-/// Whether machines with GPUs of this name usually have RDMA between them: boards with NVLink do.
-pub fn usual_with_rdma(name: &str) -> bool {
-    let model = HARDWARE.find_gpu(&Words::of(name));
-    model.is_some_and(|model| matches!(model.wiring, BoardWiring::NvSwitch | BoardWiring::Mesh))
-}
-
 /// GPUs that stand for their kind where none is named: by what joins them, and by their PCIe.
 const FAMILIES: [&str; 11] =
     ["H100", "A100", "B200", "V100", "GB200", "GH200", "H800", "L40S", "RTX PRO 6000", "T4", "RTX 4090"];
@@ -103,9 +86,10 @@ const COUNTS: [usize; 5] = [8, 4, 2, 1, 16];
 
 /// The clusters that fit, the most usual first; none where the GPUs have a name that is not known.
 pub fn hypotheses(run: &Run, told: &MachineHints) -> Vec<Cluster> {
-    let host = derive::host(run);
     let mut found: Vec<Cluster> = Vec::new();
-    for (gpu, machine) in gpus(run, told).into_iter().filter(|(gpu, _)| may_have(gpu, told)) {
+    let (gpus, host) = (gpus(run, told), derive::host(run));
+    let is_supposed = gpus.len() > 1;
+    for (gpu, machine) in gpus.into_iter().filter(|(gpu, _)| may_have(gpu, told, is_supposed)) {
         for size in sizes(told, gpu.product) {
             let mut facts = derive::facts(run, &host, size, gpu.clone(), machine);
             if let Some(nics) = told.nics {
@@ -134,15 +118,16 @@ pub fn hypotheses(run: &Run, told: &MachineHints) -> Vec<Cluster> {
     found
 }
 
-/// Whether hosts with such GPUs may have as many NICs as somebody tells, who need not say which GPUs they are.
-fn may_have(gpu: &Gpu, told: &MachineHints) -> bool {
+/// Whether hosts with such GPUs may have as many NICs as somebody tells, and as many ranks as run on each, where nobody says which GPUs they are.
+fn may_have(gpu: &Gpu, told: &MachineHints, is_supposed: bool) -> bool {
     /// No host is sold with more for each GPU: 32 NICs for 8 (p5.48xlarge).
     const NICS_OF_GPU: usize = 4;
     let count = told.nics.and_then(|nics| nics.count).filter(|_| told.gpu.is_none()).unwrap_or_default();
     // A rack that is one domain is built of hosts of one board.
     let of_model = |model: &GpuProduct| model.domain.map_or(model.most_gpus(), |_| model.board);
     let most = gpu.product.map_or(8, of_model).max(told.gpus_per_node.unwrap_or_default());
-    count <= NICS_OF_GPU * most
+    let ranks = told.nodes.filter(|nodes| *nodes > 0).map_or(1, |nodes| told.ranks.div_ceil(nodes));
+    count <= NICS_OF_GPU * most && (ranks <= most || !is_supposed)
 }
 
 /// Clusters that differ in nothing that counts for speed.

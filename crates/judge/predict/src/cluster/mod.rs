@@ -5,7 +5,7 @@
 use crate::calibration::Calibration;
 use busbw_model::{Collective, GBps, PathType};
 use hardware::GpuProduct;
-pub use hardware::NicProduct;
+pub use hardware::{NicProduct, joined_by_nvlink, product, usual_with_rdma};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -29,9 +29,7 @@ pub use derive::{Underivable, derive};
 pub use description::parse;
 pub(crate) use environment::level;
 pub use graphs::{Graph, Graphs};
-pub use hypotheses::{
-    GpusOfHost, MachineHints, NicsOfHost, Reach, hypotheses, joined_by_nvlink, product, usual_with_rdma,
-};
+pub use hypotheses::{GpusOfHost, MachineHints, NicsOfHost, Reach, hypotheses};
 pub use section::DescriptionError;
 
 /// A cluster, as described or derived. Whatever was not stated but assumed is listed in `assumptions`.
