@@ -56,17 +56,19 @@ fn asked(launcher: &str, words: &[&str]) -> (usize, Option<usize>) {
         let (tasks, nodes, each) =
             (number(&["-n", "--ntasks"]), number(&["-N", "--nodes"]), number(&["--ntasks-per-node"]));
         let processes = tasks.or(nodes.map(|nodes| nodes.saturating_mul(each.unwrap_or(1)))).unwrap_or(1);
-        return (processes, nodes.or(each.map(|each| processes.div_ceil(each))));
+        return (processes, nodes.or(tasks.zip(each).map(|(tasks, each)| tasks.div_ceil(each))));
     }
     let listed: Vec<&str> =
         after(&["-H", "-host", "--host", "-hosts", "--hosts"]).into_iter().flat_map(|list| list.split(',')).collect();
     let all = || Some(listed.iter().copied().map(slots).fold(0, usize::saturating_add)).filter(|slots| *slots > 0);
-    let processes = number(&["-np", "-n", "--np", "-c"]).or_else(all).unwrap_or(1);
+    let processes = number(&["-np", "-n", "--np", "-c"]).or_else(all);
     let mapped =
         after(&["--map-by", "-map-by"]).and_then(|how| how.strip_prefix("ppr:")?.split_once(":node")?.0.parse().ok());
     let each =
         number(&["-N", "-npernode", "--npernode", "-ppn", "--ppn", "-perhost"]).or(mapped.filter(|each| *each > 0));
-    (processes, each.map(|each| processes.div_ceil(each)).or_else(|| filled(&listed, processes)))
+    // A host file, or the scheduler, may tell how many there are: then nothing here tells the hosts.
+    let hosts = |processes: usize| each.map(|each| processes.div_ceil(each)).or_else(|| filled(&listed, processes));
+    (processes.unwrap_or(1), processes.and_then(hosts))
 }
 
 /// The hosts of a list that so many processes fill, one after the other; none where the list tells no slots of them and has too few names.
@@ -108,6 +110,8 @@ mod tests {
             ("mpirun -np 8 -H nodeA:8,nodeB:8 ./all_reduce_perf -g 1", 8, Some(1)),
             ("mpirun -np 16 -H nodeA,nodeB ./all_reduce_perf -g 1", 16, None),
             ("mpirun -np 32 -N 8 ./all_reduce_perf -g 1", 32, Some(4)),
+            ("mpirun -N 8 --hostfile hosts ./all_reduce_perf -g 1", 1, None),
+            ("srun --ntasks-per-node=8 ./all_reduce_perf", 1, None),
             ("mpirun -np 4 --map-by ppr:2:node ./all_reduce_perf -g 4", 4, Some(2)),
             ("mpiexec -x NCCL_DEBUG=INFO ./all_reduce_perf -n 20", 1, None),
             ("srun -N 2 --ntasks-per-node=8 -c 12 ./all_reduce_perf", 16, Some(2)),
