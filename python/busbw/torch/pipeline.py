@@ -8,6 +8,7 @@ NCCL's groups then start in the same order on every rank, as they must, and comp
 from __future__ import annotations
 
 import atexit
+import contextlib
 import queue
 import threading
 import time
@@ -236,11 +237,9 @@ class ThreadPipeline:
         while not work.is_completed():
             if self._failure is not None:
                 raise _Broken from self._failure
-            try:
+            # Also where it has ended since, a time-out says nothing of it: the last wait tells whether it has failed.
+            with contextlib.suppress(RuntimeError):
                 work.wait(_SLICE)
-            except RuntimeError as error:
-                if work.is_completed():
-                    raise _Broken from error
         try:
             work.wait()
         except RuntimeError as error:

@@ -24,6 +24,7 @@ from torch.nn.parallel import DistributedDataParallel
 import busbw.horovod as hvd
 import busbw.torch
 from busbw.torch.blame import Record, Wait, certain, likely
+from busbw.torch.pipeline import ThreadPipeline, _Broken
 from busbw.torch.ranks import RankFacts
 
 ENOUGH_S = 60.0
@@ -294,3 +295,30 @@ def test_without_pytorch_the_remedy_is_told(part: str) -> None:
     code = f"import sys; sys.modules['torch'] = None; import busbw.{part}"
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120).stderr
     assert "ImportError: this part of busbw needs PyTorch, which is not installed here: pip install torch" in said
+
+
+class EndsLate:
+    """A collective that ends just behind a wait that gave up."""
+
+    def __init__(self, error: str = "") -> None:
+        self._over, self._error = False, error
+
+    def is_completed(self) -> bool:
+        return self._over
+
+    def wait(self, timeout: object = None) -> bool:
+        if timeout is not None:
+            self._over = True
+            raise RuntimeError("Operation timed out!")
+        if self._error:
+            raise RuntimeError(self._error)
+        return True
+
+
+def test_a_collective_that_ends_as_a_wait_gives_up_has_not_failed() -> None:
+    pipeline = ThreadPipeline.__new__(ThreadPipeline)
+    pipeline._failure = None
+    pipeline._wait(EndsLate())  # type: ignore[arg-type]
+    failed = EndsLate("Connection closed by peer")
+    with pytest.raises(_Broken):
+        pipeline._wait(failed)  # type: ignore[arg-type]
